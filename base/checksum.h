@@ -23,6 +23,12 @@ uint32_t Adler32(Bytes bytes, uint32_t seed = 1);
 uint32_t Crc32cCombine(uint32_t a, uint32_t b, uint64_t b_length);
 uint32_t Adler32Combine(uint32_t a, uint32_t b, uint64_t b_length);
 
+// The CRC32C of a page of what was read, if it is known from where it was stored.
+struct PageSum {
+  uint32_t crc32c = 0;
+  bool known = false;
+};
+
 // Crc32cCombine() where every B has one length, by tables: where many sums are combined.
 class Crc32cJoiner {
  public:

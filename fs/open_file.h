@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/bytes.h"
+#include "base/checksum.h"
 #include "base/runtime.h"
 #include "base/status.h"
 #include "fs/types.h"
@@ -34,6 +35,9 @@ class OpenFile {
     uint64_t offset = 0;
     MutableBytes out;
     size_t length = 0;  // that was read, when the call succeeds
+    // None, or one for each page of the file that `out` touches: the sum with which it was stored,
+    // and which its bytes in `out` were found to have. Of many it is not known.
+    std::span<PageSum> sums = {};
   };
   virtual Status ReadParts(std::span<Part> parts) = 0;
 

@@ -159,15 +159,19 @@ void OssFile::StopWriting() {
   if (const auto writer = std::exchange(writer_, std::nullopt)) oss_.uploads().End(*writer);
 }
 
-ssize_t OssFile::Read(void* out, off_t offset, size_t length) {
+ssize_t OssFile::Get(uint64_t offset, MutableBytes out, std::span<PageSum> sums) {
   const auto counted = oss_.Counted(GatewayCounters::Request::kRead, path_.c_str());
+  OpenFile::Part part{.offset = offset, .out = out, .sums = sums};
+  const Status read = file_->ReadParts({&part, 1});
+  if (!read.ok()) return AnswerFor(read, "read");
+  oss_.counters().bytes_read += part.length;
+  return static_cast<ssize_t>(part.length);
+}
+
+ssize_t OssFile::Read(void* out, off_t offset, size_t length) {
   if (file_ == nullptr) return -EBADF;
   if (offset < 0) return -EINVAL;
-  const Result<size_t> read = file_->Read(static_cast<uint64_t>(offset),
-                                          MutableBytes(static_cast<std::byte*>(out), length));
-  if (!read.has_value()) return AnswerFor(read.error(), "read");
-  oss_.counters().bytes_read += *read;
-  return static_cast<ssize_t>(*read);
+  return Get(static_cast<uint64_t>(offset), {static_cast<std::byte*>(out), length}, {});
 }
 
 ssize_t OssFile::ReadRaw(void* out, off_t offset, size_t length) {
@@ -212,11 +216,14 @@ ssize_t OssFile::Write(const void* data, off_t offset, size_t length) {
 }
 
 ssize_t OssFile::pgRead(void* out, off_t offset, size_t length, uint32_t* sums, uint64_t) {
-  const ssize_t read = Read(out, offset, length);
-  if (read > 0 && sums != nullptr) {
-    PageChecksums(static_cast<uint64_t>(offset),
-                  Bytes(static_cast<const std::byte*>(out), static_cast<size_t>(read)), sums);
-  }
+  if (file_ == nullptr) return -EBADF;
+  if (offset < 0) return -EINVAL;
+  const auto at = static_cast<uint64_t>(offset);
+  const MutableBytes bytes(static_cast<std::byte*>(out), length);
+  if (sums == nullptr) return Get(at, bytes, {});
+  std::vector<PageSum> known(CountFilePages(at, length));
+  const ssize_t read = Get(at, bytes, known);
+  if (read > 0) PageChecksums(at, bytes.first(static_cast<size_t>(read)), known, sums);
   return read;
 }
 

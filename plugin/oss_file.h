@@ -41,7 +41,8 @@ class OssFile final : public XrdOssDF {
   ssize_t ReadV(XrdOucIOVec* parts, int count) override;
   ssize_t Write(const void* data, off_t offset, size_t length) override;
 
-  // With one CRC32C per page; see page_checksums.h. What was written has to be what its sums say
+  // With one CRC32C per page; see page_checksums.h. Where it can be told, what is read has the sums
+  // with which it was stored. What was written has to be what its sums say
   // when it is stored: or Fsync() and Close() fail with EDOM, and nothing is committed.
   ssize_t pgRead(void* out, off_t offset, size_t length, uint32_t* sums, uint64_t options) override;
   ssize_t pgWrite(void* data, off_t offset, size_t length, uint32_t* sums,
@@ -66,6 +67,7 @@ class OssFile final : public XrdOssDF {
   Status CheckNotDropped();
   Status CheckComplete() const;
   void StopWriting();
+  ssize_t Get(uint64_t offset, MutableBytes out, std::span<PageSum> sums);
   ssize_t Put(uint64_t offset, Bytes data, std::span<const uint32_t> page_sums);
   Status SetTimes(int length, const char* arguments);
   // 0 or -errno, logged.

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/checksum.h"
-
 namespace pinstripe {
 namespace {
 
@@ -25,6 +23,15 @@ bool ForEachPage(uint64_t offset, Bytes data, Visit visit) {
 void PageChecksums(uint64_t offset, Bytes data, uint32_t* sums) {
   ForEachPage(offset, data, [&](Bytes page) {
     *sums++ = Crc32c(page);
+    return true;
+  });
+}
+
+void PageChecksums(uint64_t offset, Bytes data, std::span<const PageSum> known, uint32_t* sums) {
+  auto next = known.begin();
+  ForEachPage(offset, data, [&](Bytes page) {
+    *sums++ = next->known ? next->crc32c : Crc32c(page);
+    ++next;
     return true;
   });
 }

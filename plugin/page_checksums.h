@@ -8,14 +8,19 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/bytes.h"
+#include "base/checksum.h"
 #include "fs/types.h"
 
 namespace pinstripe {
 
 // `data` lies at `offset` of the file; `sums` has room for CountFilePages() sums, in host order.
 void PageChecksums(uint64_t offset, Bytes data, uint32_t* sums);
+
+// Of those that are not known.
+void PageChecksums(uint64_t offset, Bytes data, std::span<const PageSum> known, uint32_t* sums);
 
 bool PageChecksumsMatch(uint64_t offset, Bytes data, const uint32_t* sums);
 

@@ -140,6 +140,7 @@ std::vector<StripeRead::Column> StripeRead::PagesOfColumn(const Column& column) 
     for (Piece& piece : cut.pieces) {
       if (piece.state != State::kGood) continue;
       piece.bytes = piece.bytes.Slice(size_t{page - column.first} * kShardPageBytes, BytesIn(cut));
+      piece.sums = {piece.sums[page - column.first]};
     }
   }
   return pages;
@@ -166,8 +167,9 @@ void StripeRead::CutByDamage(const PageRange& question, const std::vector<bool>&
 void StripeRead::Answer(const PageRange& question, Result<Record> record,
                         const std::function<std::string()>& drive) {
   std::vector<bool> good(question.last - question.first + 1);
-  Status status =
-      record.has_value() ? CheckPages(stripe_, question, *record, good) : std::move(record).error();
+  std::vector<uint32_t> sums;
+  Status status = record.has_value() ? CheckPages(stripe_, question, *record, good, &sums)
+                                     : std::move(record).error();
   if (record.has_value() && !status.ok()) status = status.Context(drive());
   if (!status.ok()) failures_[Index(question.shard)] = status;
   // A page that is lost has a reason, and every reason that is given has lost a page.
@@ -182,6 +184,7 @@ void StripeRead::Answer(const PageRange& question, Result<Record> record,
     piece.state = good[page] ? State::kGood : State::kLost;
     if (!good[page]) continue;
     piece.bytes = record->value.Slice(size_t{page} * kShardPageBytes, BytesIn(column));
+    piece.sums.assign(sums.begin() + page, sums.begin() + page + (column.end - column.first));
   }
   if (status.ok() || status.code() == EBADMSG) return;
 
@@ -287,6 +290,21 @@ SharedBytes StripeRead::BytesOf(int shard, uint32_t offset, uint32_t size) const
     end += part.size();
   }
   return SharedBytes(std::move(together));
+}
+
+CellSums StripeRead::SumsOf(int shard, uint32_t offset, uint32_t size) const {
+  assert(offset % kShardPageBytes == 0 && size <= kCellBytes);
+  CellSums sums;
+  const uint32_t first = offset / kShardPageBytes;
+  const uint32_t end = first + size / kShardPageBytes;
+  for (const Column& column : columns_) {
+    const Piece& piece = column.pieces[Index(shard)];
+    if (piece.sums.empty()) continue;
+    for (uint32_t page = std::max(first, column.first); page < std::min(end, column.end); ++page) {
+      sums.Set(page - first, piece.sums[page - column.first]);
+    }
+  }
+  return sums;
 }
 
 Status StripeRead::Failure(const std::function<std::string(int shard)>& drive) const {

@@ -53,6 +53,8 @@ class StripeRead {
   // Bytes [offset, offset + size) of a shard, of wanted pages of one cell, after Complete(). Those
   // of one answer share its memory.
   SharedBytes BytesOf(int shard, uint32_t offset, uint32_t size) const;
+  // And the sums of the whole pages among them, from `offset`, which begins a page, on.
+  CellSums SumsOf(int shard, uint32_t offset, uint32_t size) const;
 
   // Whether it would not be hopeless if only the drives answered that are away now.
   bool MayLaterSucceed() const;
@@ -70,7 +72,8 @@ class StripeRead {
   struct Piece {
     State state = State::kUnasked;
     bool wanted = false;
-    SharedBytes bytes;  // of a good one, or once computed
+    SharedBytes bytes;           // of a good one, or once computed
+    std::vector<uint32_t> sums;  // of its pages, as its descriptor has them; none of a computed one
   };
   struct Column {
     uint32_t first = 0;  // of its pages

@@ -243,10 +243,10 @@ VersionPart DescriptorPartFor(const PageRange& range, uint32_t shard_bytes) {
 }
 
 Status CheckPages(const KnownStripe& stripe, const PageRange& range, const Record& record,
-                  std::vector<bool>& good) {
+                  std::vector<bool>& good, std::vector<uint32_t>* sums) {
   const uint32_t shard_bytes = stripe.layout.ShardBytesOf(stripe.length);
   const bool whole = DescriptorPartFor(range, shard_bytes).whole();
-  const ShardDescriptor descriptor =
+  ShardDescriptor descriptor =
       TRY(whole ? ShardDescriptor::Decode(record.version)
                 : ShardDescriptor::DecodePart(record.version, range.first));
   TRY(CheckHeadOf(descriptor, stripe, range.shard));
@@ -266,6 +266,7 @@ Status CheckPages(const KnownStripe& stripe, const PageRange& range, const Recor
     if (good[page - range.first]) continue;
     status = Fail(EBADMSG, "the checksum of page {} does not match", page);
   }
+  if (sums != nullptr) *sums = std::move(descriptor.page_sums);
   return status;
 }
 

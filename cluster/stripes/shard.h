@@ -94,9 +94,10 @@ PageRange AllPages(int shard, uint32_t shard_bytes);
 VersionPart DescriptorPartFor(const PageRange& range, uint32_t shard_bytes);
 
 // Marks in `good` which pages of `range` are as they were written, in the record that was got for
-// them, with this part of its descriptor. EBADMSG: not all of them.
+// them, with this part of its descriptor. EBADMSG: not all of them. `sums` gets what the descriptor
+// has of these pages, if any of them is good.
 Status CheckPages(const KnownStripe& stripe, const PageRange& range, const Record& record,
-                  std::vector<bool>& good);
+                  std::vector<bool>& good, std::vector<uint32_t>* sums = nullptr);
 
 // The pages of data shards that hold bytes [offset, offset + size) of a block, by ascending shard.
 std::vector<PageRange> PagesOf(const StripeLayout& layout, uint64_t length, uint64_t offset,

@@ -124,10 +124,12 @@ class StripeStore::Impl::Reads final : public StripeStore::PendingRead {
       const StripeLayout::Cell cell = part.only_pages ? part.layout.PageAt(part.length, at)
                                                       : part.layout.CellAt(part.length, at);
       // Without the padding.
+      const StripeRead& plan = reads_[i].plan;
+      const int shard = static_cast<int>(cell.begin / shard_bytes);
+      const auto first = static_cast<uint32_t>(cell.begin % shard_bytes);
+      const auto size = static_cast<uint32_t>(cell.end - cell.begin);
       cells.push_back(
-          {cell.begin, reads_[i].plan.BytesOf(static_cast<int>(cell.begin / shard_bytes),
-                                              static_cast<uint32_t>(cell.begin % shard_bytes),
-                                              static_cast<uint32_t>(cell.end - cell.begin))});
+          {cell.begin, plan.BytesOf(shard, first, size), plan.SumsOf(shard, first, size)});
       at = cell.end;
     }
     return cells;

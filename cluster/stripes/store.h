@@ -20,15 +20,18 @@
 
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/checksum.h"
 #include "base/runtime.h"
 #include "base/status.h"
 #include "cluster/map/drive_map.h"
@@ -139,6 +142,10 @@ struct StripeReadRequest {
   uint64_t offset = 0;  // within the block; offset + out.size() <= length
   MutableBytes out;
   bool only_pages = false;  // as in StripePart
+  // Of each page of the file that `out` touches, or none. Its first byte is `out_phase` bytes
+  // behind the beginning of a page.
+  std::span<PageSum> sums = {};
+  uint32_t out_phase = 0;
 };
 
 // A part of a block, to be read.
@@ -152,11 +159,29 @@ struct StripePart {
   bool only_pages = false;  // of the cells that it touches just the pages that it touches are read
 };
 
+// The CRC32Cs of the whole pages of a cell, or of one page, as its shard has them; of pages that
+// had to be computed, and of one that ends with the block, there is none.
+class CellSums {
+ public:
+  void Set(uint32_t page, uint32_t crc32c) {
+    sums_[page] = crc32c;
+    known_ |= static_cast<uint16_t>(1u << page);
+  }
+  std::optional<uint32_t> Of(uint32_t page) const {
+    return (known_ >> page & 1) != 0 ? std::optional(sums_[page]) : std::nullopt;
+  }
+
+ private:
+  std::array<uint32_t, kCellBytes / kShardPageBytes> sums_{};
+  uint16_t known_ = 0;
+};
+
 // A cell as it was read: bytes of a block from `offset` on, verified. Cells that came together may
 // share an owner, and keep all of its memory.
 struct ReadCell {
   uint64_t offset = 0;
   SharedBytes bytes;
+  CellSums sums;
 };
 
 // Adler-32 and CRC32C of a block as it was written.

@@ -42,13 +42,15 @@ void AttachShare(std::span<SharedBytes> together, MemoryBudget::Share share) {
   for (SharedBytes& bytes : together) bytes = SharedBytes(counted, bytes);
 }
 
-std::optional<SharedBytes> CellCache::Find(const CellKey& key) {
+std::optional<SharedBytes> CellCache::Find(const CellKey& key, CellSums* sums) {
   Part& part = PartOf(key);
   const MutexLock lock(part.mutex);
   const auto found = part.cells.find(key);
   if (found == part.cells.end()) return std::nullopt;
-  found->second->found = true;
-  return found->second->bytes;
+  Cell& cell = *found->second;
+  cell.found = true;
+  if (sums != nullptr) *sums = cell.sums;
+  return cell.bytes;
 }
 
 bool CellCache::Has(const CellKey& key) {
@@ -57,14 +59,14 @@ bool CellCache::Has(const CellKey& key) {
   return part.cells.contains(key);
 }
 
-void CellCache::Insert(const CellKey& key, SharedBytes bytes, bool alone) {
+void CellCache::Insert(const CellKey& key, SharedBytes bytes, bool alone, const CellSums& sums) {
   Part& part = PartOf(key);
   const uint64_t size = bytes.size();
   const MutexLock lock(part.mutex);
   if (part.cells.contains(key)) return;
   const bool frequent = part.left_set.contains(key.Hash());
   Queue& queue = frequent ? part.frequent : part.fresh;
-  queue.push_back({key, std::move(bytes), alone});
+  queue.push_back({key, std::move(bytes), sums, alone, frequent});
   part.cells.emplace(key, std::prev(queue.end()));
   (frequent ? part.frequent_bytes : part.fresh_bytes) += size;
   bytes_ += size;
@@ -94,16 +96,27 @@ uint64_t CellCache::EvictFrom(Part& part, uint64_t bytes) {
       continue;
     }
     Queue& queue = from_fresh ? part.fresh : part.frequent;
-    const Cell& cell = queue.front();
-    const uint64_t size = cell.bytes.size();
-    (from_fresh ? part.fresh_bytes : part.frequent_bytes) -= size;
-    bytes_ -= size;
-    freed += size + kCellOverhead;
-    if (from_fresh) Remember(part, cell.key.Hash());
-    part.cells.erase(cell.key);
-    evicted.splice(evicted.end(), queue, queue.begin());
+    if (from_fresh) Remember(part, queue.front().key.Hash());
+    freed += TakeOut(part, queue.begin(), evicted) + kCellOverhead;
   }
   return freed;
+}
+
+uint64_t CellCache::TakeOut(Part& part, Queue::iterator cell, Queue& to) {
+  const uint64_t size = cell->bytes.size();
+  (cell->frequent ? part.frequent_bytes : part.fresh_bytes) -= size;
+  bytes_ -= size;
+  part.cells.erase(cell->key);
+  to.splice(to.end(), cell->frequent ? part.frequent : part.fresh, cell);
+  return size;
+}
+
+void CellCache::Erase(const CellKey& key) {
+  Queue erased;  // its memory goes when the lock is gone
+  Part& part = PartOf(key);
+  const MutexLock lock(part.mutex);
+  const auto found = part.cells.find(key);
+  if (found != part.cells.end()) TakeOut(part, found->second, erased);
 }
 
 // A cell that stays while those that came with it go gets memory of its own: or one of 64 KiB would

@@ -51,19 +51,22 @@ struct CellKeyHash {
 };
 
 // About what a cell costs beyond its bytes.
-inline constexpr uint64_t kCellOverhead = 256;
+inline constexpr uint64_t kCellOverhead = 320;
 
 class CellCache {
  public:
   explicit CellCache(MemoryBudget& budget) : budget_(budget) {}
 
-  std::optional<SharedBytes> Find(const CellKey& key);
+  std::optional<SharedBytes> Find(const CellKey& key, CellSums* sums = nullptr);
   // Without counting as a use.
   bool Has(const CellKey& key);
 
   // `bytes` keep their share of the budget with them; `alone` unless they are a part of something
   // larger that they keep in memory, too.
-  void Insert(const CellKey& key, SharedBytes bytes, bool alone);
+  void Insert(const CellKey& key, SharedBytes bytes, bool alone, const CellSums& sums = {});
+
+  // It is damaged.
+  void Erase(const CellKey& key);
 
   // Removes cells of about so many bytes; false when there are none. (The bytes of cells that other
   // cells of one answer, or readers, still use stay in memory until they are gone.)
@@ -75,8 +78,10 @@ class CellCache {
   struct Cell {
     CellKey key;
     SharedBytes bytes;
+    CellSums sums;
     bool alone = false;
-    bool found = false;  // since it came, or its last round
+    bool frequent = false;  // which queue it is in
+    bool found = false;     // since it came, or its last round
   };
   using Queue = std::list<Cell>;
   struct Part {
@@ -94,6 +99,8 @@ class CellCache {
 
   Part& PartOf(const CellKey& key) { return parts_[key.BlockHash() % kParts]; }
   uint64_t EvictFrom(Part& part, uint64_t bytes);
+  // To where its memory goes when the lock is gone: its size.
+  uint64_t TakeOut(Part& part, Queue::iterator cell, Queue& to) REQUIRES(part.mutex);
   void GiveAnotherRound(Part& part) REQUIRES(part.mutex);
   static void Remember(Part& part, uint64_t hash) REQUIRES(part.mutex);
 

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/log.h"
 #include "base/try.h"
+#include "fs/types.h"
 
 namespace pinstripe {
 namespace {
 
 constexpr int kSharedAttempts = 2;  // after that, a reader asks for itself
+constexpr int kMostDamaged = 3;     // cells of one call that did not stay as they came
 constexpr uint64_t kAheadPart = 4;  // of the budget, for what nobody wants yet
 // A cell of which so many pages were read alone is read as a whole the next time. Fewer would fetch
 // more than is asked for here and there, and more would ask more often for what fits into memory.
@@ -31,15 +34,6 @@ void AddCell(const StripePart& whole, const StripeLayout::Cell& cell,
   parts.push_back(whole);
   parts.back().offset = cell.begin;
   parts.back().size = cell.end - cell.begin;
-}
-
-void Deliver(const CellKey& key, Bytes cell, const StripeReadRequest& request) {
-  const uint64_t begin = std::max<uint64_t>(key.offset, request.offset);
-  const uint64_t end =
-      std::min<uint64_t>(key.offset + cell.size(), request.offset + request.out.size());
-  assert(begin < end);
-  CopyBytes(request.out.subspan(begin - request.offset),
-            cell.subspan(begin - key.offset, end - begin));
 }
 
 StripePart PartOf(const StripeReadRequest& request, bool only_pages) {
@@ -75,6 +69,50 @@ BlockReader::~BlockReader() { assert(flights_.empty() && ahead_.empty()); }
 
 // ---- What is wanted
 
+std::optional<BlockReader::Cell> BlockReader::FindInCache(const CellKey& key) {
+  Cell cell;
+  auto bytes = cache_.Find(key, &cell.sums);
+  if (!bytes) return std::nullopt;
+  cell.bytes = *std::move(bytes);
+  return cell;
+}
+
+// False: a page is not what it was, and the cell is not in the cache any more. Pages of the file
+// are compared one by one, while they are in the processor's cache.
+bool BlockReader::Deliver(const CellKey& key, const Cell& cell, const StripeReadRequest& request) {
+  const uint64_t begin = std::max<uint64_t>(key.offset, request.offset);
+  const uint64_t end =
+      std::min<uint64_t>(key.offset + cell.bytes.size(), request.offset + request.out.size());
+  assert(begin < end);
+  for (uint64_t at = begin; at < end;) {
+    const uint64_t in_cell = at - key.offset;
+    const uint64_t in_out = at - request.offset;
+    const uint64_t in_file = request.out_phase + in_out;
+    const auto page = static_cast<uint32_t>(in_cell / kShardPageBytes);
+    uint64_t size = end - at;
+    std::optional<uint32_t> sum;
+    if (!request.sums.empty()) {
+      size = std::min(size, kShardPageBytes - in_cell % kShardPageBytes);
+      const bool is_page = size == kShardPageBytes && in_file % kFilePageBytes == 0;
+      if (is_page) sum = cell.sums.Of(page);
+    }
+    const MutableBytes out = request.out.subspan(in_out, size);
+    CopyBytes(out, cell.bytes.bytes().subspan(in_cell, size));
+    at += size;
+    if (!sum) continue;
+    if (Crc32c(out) != *sum) {
+      cache_.Erase(key);
+      Log(LogLevel::kError, "what was read is damaged in memory",
+          {{"inode", fmt::format("{:016x}", request.id.object)},
+           {"block", request.id.block},
+           {"at", key.offset + in_cell}});
+      return false;
+    }
+    request.sums[in_file / kFilePageBytes] = {*sum, true};
+  }
+  return true;
+}
+
 // Hands out what is in the cache; the rest is to be read.
 std::vector<BlockReader::Want> BlockReader::LookUp(std::span<const StripeReadRequest> requests) {
   std::vector<Want> wants;
@@ -82,8 +120,8 @@ std::vector<BlockReader::Want> BlockReader::LookUp(std::span<const StripeReadReq
   for (const StripeReadRequest& request : requests) {
     const uint64_t end = request.offset + request.out.size();
     const auto look = [&](const CellKey& key, uint64_t key_end) {
-      if (const auto found = cache_.Find(key)) {
-        Deliver(key, *found, request);
+      const auto found = FindInCache(key);
+      if (found && Deliver(key, *found, request)) {
         ++hits;
         return true;
       }
@@ -129,7 +167,7 @@ bool BlockReader::Join(std::vector<Want>& wants, const std::shared_ptr<Flight>& 
   const MutexLock lock(mutex_);
   for (Want& want : wants) {
     // A cell that was on its way a moment ago is in the cache before it is not on its way any more.
-    if (!flights_.contains(want.key) && (want.bytes = cache_.Find(want.key))) continue;
+    if (!flights_.contains(want.key) && (want.cell = FindInCache(want.key))) continue;
     auto [at, is_new] = flights_.try_emplace(want.key, own);
     if (!is_new && (share || at->second == own)) {
       want.flight = at->second;
@@ -157,6 +195,7 @@ bool BlockReader::IsOnDisk(const CellKey& key, uint64_t end) const {
 Status BlockReader::Read(std::span<const StripeReadRequest> requests, const Reserve& reserve,
                          const std::function<void()>& meanwhile) {
   std::vector<Want> wants = LookUp(requests);
+  int damaged = 0;
   if (wants.empty() && meanwhile) meanwhile();
   for (int attempt = 0; !wants.empty(); ++attempt) {
     uint64_t bytes = 0;
@@ -183,8 +222,11 @@ Status BlockReader::Read(std::span<const StripeReadRequest> requests, const Rese
 
     std::vector<Want> left;  // what others did not get, and may still be there for us
     for (Want& want : wants) {
-      if (want.bytes) {
-        Deliver(want.key, *want.bytes, *want.request);
+      if (want.cell) {
+        if (Deliver(want.key, *want.cell, *want.request)) continue;
+        want.cell.reset();
+        left.push_back(std::move(want));
+        ++damaged;
         continue;
       }
       const std::shared_ptr<Flight> flight = std::move(want.flight);
@@ -193,13 +235,16 @@ Status BlockReader::Read(std::span<const StripeReadRequest> requests, const Rese
         Finish(flight);
       }
       const auto cell = flight->cells.find(want.key);
-      if (cell != flight->cells.end()) {
-        Deliver(want.key, cell->second, *want.request);
-      } else {
-        left.push_back(std::move(want));
-      }
+      const bool is_there = cell != flight->cells.end();
+      if (is_there && Deliver(want.key, cell->second, *want.request)) continue;
+      left.push_back(std::move(want));
+      damaged += is_there;
     }
     TRY(own->status);
+    if (damaged > kMostDamaged) {
+      return Fail(EIO, "block {}: what was read is damaged in memory, again and again",
+                  left.front().request->id.block);
+    }
     wants = std::move(left);
   }
   return {};
@@ -250,9 +295,10 @@ void BlockReader::Keep(Flight& flight) {
       AttachShare(together, flight.share.Split(std::min(bytes, flight.share.bytes())));
       std::vector<DiskCache::Cell> for_disk;
       for (const SharedBytes& cell : together) {
-        const CellKey key{part.id, static_cast<uint32_t>(cells[first++].offset), part.only_pages};
-        cache_.Insert(key, cell, alone);
-        flight.cells.emplace(key, cell);
+        const CellKey key{part.id, static_cast<uint32_t>(cells[first].offset), part.only_pages};
+        const CellSums& sums = cells[first++].sums;
+        cache_.Insert(key, cell, alone, sums);
+        flight.cells.emplace(key, Cell{cell, sums});
         if (disk_) for_disk.push_back({key, cell});
       }
       if (disk_) disk_->Offer(std::move(for_disk));
@@ -271,7 +317,7 @@ void BlockReader::ReadFromDisk(Flight& flight) {
     AttachShare({&cell, 1}, flight.share.Split(std::min(bytes, flight.share.bytes())));
     cache_.Insert(wanted.key, cell, /*alone=*/true);
     if (found->leaves_soon) disk_->Offer({{wanted.key, cell}});
-    flight.cells.emplace(wanted.key, std::move(cell));
+    flight.cells.emplace(wanted.key, Cell{std::move(cell), {}});
   }
 }
 

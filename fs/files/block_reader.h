@@ -51,7 +51,8 @@ class BlockReader {
   using Reserve = std::function<MemoryBudget::Share(uint64_t bytes)>;
 
   // As StripeStore::ReadMany. `meanwhile` is called once, when everything has been asked for and
-  // before anybody waits.
+  // before anybody waits. Pages of which the sum is told are compared with it where they were
+  // copied to. A cell that turns out to be damaged is dropped, and read anew.
   Status Read(std::span<const StripeReadRequest> requests, const Reserve& reserve,
               const std::function<void()>& meanwhile = {});
 
@@ -86,13 +87,17 @@ class BlockReader {
   DiskCacheCounters disk() const;
 
  private:
+  struct Cell {
+    SharedBytes bytes;
+    CellSums sums;
+  };
   // A cell, or a page of one, that is wanted for a request.
   struct Want {
     CellKey key;
     uint64_t end = 0;
     const StripeReadRequest* request = nullptr;
     std::shared_ptr<Flight> flight;
-    std::optional<SharedBytes> bytes;  // or the cell itself
+    std::optional<Cell> cell;  // or itself
 
     uint64_t memory_bytes() const { return end - key.offset + kCellOverhead; }
   };
@@ -112,7 +117,7 @@ class BlockReader {
     std::vector<OnDisk> on_disk;    // from the local one
     MemoryBudget::Share share;
     std::unique_ptr<StripeStore::PendingRead> pending;
-    std::unordered_map<CellKey, SharedBytes, CellKeyHash> cells;
+    std::unordered_map<CellKey, Cell, CellKeyHash> cells;
     // Guarded by the reader's mutex_.
     std::vector<CellKey> keys;
     uint64_t ahead_bytes = 0;  // as long as nobody wants any of it
@@ -121,6 +126,8 @@ class BlockReader {
   };
 
   std::vector<Want> LookUp(std::span<const StripeReadRequest> requests);
+  std::optional<Cell> FindInCache(const CellKey& key);
+  bool Deliver(const CellKey& key, const Cell& cell, const StripeReadRequest& request);
   bool ReadsPages(const StripeReadRequest& request, const StripeLayout::Cell& cell);
   bool Join(std::vector<Want>& wants, const std::shared_ptr<Flight>& own, bool share);
   void Start(Flight& flight);

@@ -57,7 +57,7 @@ bool FileReading::HasChanges() {
 
 struct FileReading::ReadPlan {
   struct Overlay {
-    MutableBytes out;
+    Target target;
     Buffer bytes;
   };
   bool only_pages = false;  // see Read()
@@ -87,14 +87,27 @@ struct FileReading::ReadPlan {
                       done == 0 ? meanwhile : nullptr));
       done = end;
     } while (done < requests.size());
-    for (const Overlay& overlay : overlays) CopyBytes(overlay.out, overlay.bytes);
+    for (const Overlay& overlay : overlays) {
+      CopyBytes(overlay.target.out, overlay.bytes);
+      for (PageSum& sum : overlay.target.sums) sum.known = false;
+    }
     return {};
   }
 };
 
+// Of `target`, which begins with byte `first` of a block. (A block is made of whole pages.)
+FileReading::Target FileReading::PartOf(const Target& target, uint64_t first, uint64_t part_first,
+                                        uint64_t size) {
+  const MutableBytes out = target.out.subspan(part_first - first, size);
+  if (target.sums.empty() || size == 0) return {out, {}};
+  return {out, target.sums.subspan(part_first / kFilePageBytes - first / kFilePageBytes,
+                                   CountFilePages(part_first, size))};
+}
+
 // The bytes below the dirty ones. Those that lie in memory are copied at once.
-void FileReading::PlanLower(uint64_t block, uint64_t first, MutableBytes out,
+void FileReading::PlanLower(uint64_t block, uint64_t first, const Target& target,
                             ReadPlan& plan) const {
+  const MutableBytes out = target.out;
   const uint64_t valid = LowerEnd(block);
   const size_t there = valid > first ? std::min<uint64_t>(valid - first, out.size()) : 0;
   ZeroBytes(out.subspan(there));
@@ -115,33 +128,36 @@ void FileReading::PlanLower(uint64_t block, uint64_t first, MutableBytes out,
   if (!place.has_value() || !*place) return;
   for (BlockPart& part : PartsOf(**place, wanted.first, wanted.end, covered)) {
     const BlockPlace& stripe = plan.places.emplace_back(std::move(part.stripe));
+    const Target piece = PartOf(target, first, part.first, part.size);
     plan.requests.push_back({.id = stripe.IdOf(block),
                              .layout = stripe.layout,
                              .length = stripe.stored,
                              .place = &stripe.place,
                              .offset = part.offset,
-                             .out = out.subspan(part.first - first, part.size),
-                             .only_pages = plan.only_pages});
+                             .out = piece.out,
+                             .only_pages = plan.only_pages,
+                             .sums = piece.sums,
+                             .out_phase = static_cast<uint32_t>(part.first % kFilePageBytes)});
   }
 }
 
-void FileReading::PlanBlock(uint64_t block, uint64_t first, MutableBytes out, ReadPlan& plan) {
-  const uint64_t end = first + out.size();
+void FileReading::PlanBlock(uint64_t block, uint64_t first, const Target& target, ReadPlan& plan) {
+  const uint64_t end = first + target.out.size();
   const DirtyBlocks::Block* const found = blocks_.Find(block);
-  if (!found || !found->dirty) return PlanLower(block, first, out, plan);
+  if (!found || !found->dirty) return PlanLower(block, first, target, plan);
   const DirtyBlocks::Block& open = *found;
   const auto gaps = open.present.GapsWithin(first, end);
   if (!gaps.empty()) {
     const uint64_t from = gaps.front().first;
-    PlanLower(block, from, out.subspan(from - first, gaps.back().end - from), plan);
+    PlanLower(block, from, PartOf(target, first, from, gaps.back().end - from), plan);
   }
   for (const auto& part : open.present.Within(first, end)) {
     const Bytes bytes = open.dirty->data().subspan(part.first, part.end - part.first);
-    const MutableBytes target = out.subspan(part.first - first, bytes.size());
+    const Target piece = PartOf(target, first, part.first, bytes.size());
     if (gaps.empty()) {
-      CopyBytes(target, bytes);
+      CopyBytes(piece.out, bytes);
     } else {
-      plan.overlays.push_back({target, Buffer::CopyOf(bytes)});
+      plan.overlays.push_back({piece, Buffer::CopyOf(bytes)});
     }
   }
 }
@@ -158,6 +174,7 @@ void FileReading::PlanRead(std::span<OpenFile::Part> parts, ReadPlan& plan) {
 
 void FileReading::PlanPart(OpenFile::Part& part, ReadPlan& plan) {
   part.length = 0;
+  if (plan.done == 0) std::ranges::fill(part.sums, PageSum());
   const uint64_t offset = part.offset;
   if (offset >= now_.size) return;
   const MutableBytes out = part.out.first(std::min<uint64_t>(part.out.size(), now_.size - offset));
@@ -172,7 +189,7 @@ void FileReading::PlanPart(OpenFile::Part& part, ReadPlan& plan) {
       plan.layout = now_.map->layout();
       if (plan.missing) return;
     }
-    PlanBlock(block, first, out.subspan(done, length), plan);
+    PlanBlock(block, first, PartOf({out, part.sums}, offset, offset + done, length), plan);
     if (plan.missing_kept || !plan.damage.ok()) return;
     done += length;
   }
@@ -307,8 +324,8 @@ Status FileReading::ReadLower(uint64_t block, const std::vector<IntervalSet::Int
     {
       const MutexLock lock(mutex_);
       for (const auto& part : parts) {
-        PlanLower(block, part.first, buffer.data().subspan(part.first, part.end - part.first),
-                  plan);
+        const MutableBytes out = buffer.data().subspan(part.first, part.end - part.first);
+        PlanLower(block, part.first, {out, {}}, plan);
       }
     }
     TRY(plan.damage);

@@ -78,6 +78,11 @@ class FileReading {
 
  private:
   struct ReadPlan;
+  // Where bytes of a block go, and the sums of the pages that they touch, if anybody wants them.
+  struct Target {
+    MutableBytes out;
+    std::span<PageSum> sums;
+  };
   void PlanRead(std::span<OpenFile::Part> parts, ReadPlan& plan);
   void PlanPart(OpenFile::Part& part, ReadPlan& plan);
   Status LoadMissing(ReadPlan& plan);
@@ -87,8 +92,9 @@ class FileReading {
   void ForgetPages();
   bool HoldsTooManyPages() const;  // with mutex_ held
   void ForgetUnderTurn();
-  void PlanBlock(uint64_t block, uint64_t first, MutableBytes out, ReadPlan& plan);
-  void PlanLower(uint64_t block, uint64_t first, MutableBytes out, ReadPlan& plan) const;
+  static Target PartOf(const Target& target, uint64_t first, uint64_t part_first, uint64_t size);
+  void PlanBlock(uint64_t block, uint64_t first, const Target& target, ReadPlan& plan);
+  void PlanLower(uint64_t block, uint64_t first, const Target& target, ReadPlan& plan) const;
 };
 
 }  // namespace pinstripe

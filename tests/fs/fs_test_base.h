@@ -16,6 +16,7 @@
 #include "fs/file_system.h"
 #include "fs/names/records.h"
 #include "tests/support/expect_ok.h"
+#include "tests/support/file_page_sums.h"
 #include "tests/support/sim_runtime.h"
 #include "tests/support/test_cluster.h"
 #include "upkeep/checker.h"
@@ -36,11 +37,19 @@ inline std::string Pattern(uint64_t seed, size_t size, uint64_t offset = 0) {
   return bytes;
 }
 
+// The sums that are known of it are to be right.
 inline std::string ReadAll(OpenFile& file, uint64_t offset = 0, size_t size = 4 << 20) {
   std::string bytes(size, '?');
-  const Result<size_t> read = file.Read(offset, std::as_writable_bytes(std::span(bytes)));
+  std::vector<PageSum> known(CountFilePages(offset, size));
+  OpenFile::Part part{offset, std::as_writable_bytes(std::span(bytes))};
+  part.sums = known;
+  const Status read = file.ReadParts({&part, 1});
   EXPECT_OK(read);
-  bytes.resize(read.value_or(0));
+  bytes.resize(read.ok() ? part.length : 0);
+  const std::vector<uint32_t> sums = FilePageSums(offset, AsBytes(bytes));
+  for (size_t i = 0; i < sums.size(); ++i) {
+    EXPECT_TRUE(!known[i].known || known[i].crc32c == sums[i]) << "page " << i;
+  }
   return bytes;
 }
 

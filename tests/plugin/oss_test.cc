@@ -230,6 +230,79 @@ TEST_F(OssTest, PagesWithWrongChecksumsAreNotWrittenWhereTheyAreToBeVerified) {
   EXPECT_EQ(Contents("/file"), bytes);
 }
 
+// A cell stays in memory for long. The drives of this test hold the same memory, so their shard is
+// damaged, too, and is computed from others.
+TEST_F(OssTest, ABitThatTurnsOverInTheCacheIsFoundAndReadAnew) {
+  const std::string bytes = Pattern(1, 2 * kTestBlock + 5000);
+  Upload("/file", bytes);
+  auto file = Opened("/file", O_RDONLY);
+  std::string out(bytes.size(), '?');
+  std::vector<uint32_t> sums(CountFilePages(0, out.size()));
+  const auto read = [&] { return file->pgRead(out.data(), 0, out.size(), sums.data(), 0); };
+  ASSERT_EQ(read(), static_cast<ssize_t>(bytes.size()));
+  ASSERT_TRUE(out == bytes);
+  ASSERT_TRUE(PageChecksumsMatch(0, AsBytes(bytes), sums.data()));
+
+  // One bit of the full shards on one of the drives.
+  size_t damaged = 0;
+  for (DriveId drive = 1; drive <= machines_.size() && damaged == 0; ++drive) {
+    for (const std::string& key : ShardsOn(drive)) {
+      Gather<Result<pinstripe::Record>> gets(sim_);
+      machines_.memory(drive).Get(key, {}, Time::max(), gets.Ask(0));
+      const auto record = *std::move(gets.Next(Time::max())->value);
+      const auto descriptor = ShardDescriptor::Decode(record.version);
+      ASSERT_OK(descriptor);
+      if (descriptor->shard > 1 || descriptor->block_length != kTestBlock) continue;
+      const_cast<std::byte*>(record.value.data())[5000] ^= std::byte{4};
+      ++damaged;
+    }
+  }
+  ASSERT_GT(damaged, 0u);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(read(), static_cast<ssize_t>(bytes.size()));
+    EXPECT_TRUE(out == bytes);
+    EXPECT_TRUE(PageChecksumsMatch(0, AsBytes(bytes), sums.data()));
+  }
+}
+
+// Whatever of the file is asked for, in whichever state.
+TEST_F(OssTest, PagesHaveRightChecksumsWhereverTheirBytesComeFrom) {
+  std::string bytes = Pattern(1, 3 * kTestBlock + 5000);
+  Upload("/file", bytes);
+  auto file = Opened("/file", O_RDWR);
+  const auto expect_right = [&](XrdOssDF& reader) {
+    for (const size_t offset : {0ul, 1ul, 4096ul, kTestBlock - 100, 2 * kTestBlock}) {
+      for (const size_t size : {10ul, 4096ul, 100'000ul, bytes.size()}) {
+        std::string out(size, '?');
+        std::vector<uint32_t> sums(CountFilePages(offset, size));
+        const size_t there = std::min(size, bytes.size() - offset);
+        ASSERT_EQ(reader.pgRead(out.data(), static_cast<off_t>(offset), size, sums.data(), 0),
+                  static_cast<ssize_t>(there));
+        ASSERT_TRUE(out.substr(0, there) == bytes.substr(offset, there));
+        ASSERT_TRUE(PageChecksumsMatch(offset, AsBytes(out).first(there), sums.data()))
+            << offset << " " << size;
+      }
+    }
+  };
+  expect_right(*file);
+  // Bytes in the middle of a page that are not committed, then a patch, then another one and a
+  // hole.
+  const auto change = [&](size_t at, const std::string& text) {
+    EXPECT_EQ(Put(*file, text, static_cast<off_t>(at)), static_cast<ssize_t>(text.size()));
+    if (at > bytes.size()) bytes.resize(at);
+    bytes.replace(at, text.size(), text);
+  };
+  change(6000, "some");
+  expect_right(*file);
+  EXPECT_EQ(file->Fsync(), 0);
+  expect_right(*file);
+  change(kTestBlock + 8192, std::string(4096, 'p'));
+  change(5 * kTestBlock + 3, "behind a hole");
+  expect_right(*file);
+  EXPECT_EQ(file->Close(), 0);
+  expect_right(*Opened("/file", O_RDONLY));
+}
+
 // The server writes pages that did not arrive as they were sent, and asks the client to send them
 // again. A bit that has turned over since looks the same, but nobody asks.
 TEST_F(OssTest, WhatIsNotWhatItsChecksumsSayIsNeverCommitted) {

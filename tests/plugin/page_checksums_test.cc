@@ -49,6 +49,15 @@ TEST(PageChecksums, TheyAreCrc32cAsTheProtocolSays) {
   EXPECT_THAT(SumsOf(0, AsBytes("123456789")), ElementsAre(0xe3069283u));
 }
 
+TEST(PageChecksums, ThoseThatAreKnownAreNotComputed) {
+  const std::string text = Letters(96 + 4096 + 10);
+  const Bytes data = AsBytes(text);
+  const std::vector<PageSum> known = {{}, {7, true}, {}};
+  std::vector<uint32_t> sums(3);
+  PageChecksums(8192 + 4000, data, known, sums.data());
+  EXPECT_THAT(sums, ElementsAre(Crc32c(data.first(96)), 7u, Crc32c(data.subspan(96 + 4096))));
+}
+
 TEST(PageChecksums, OneChangedByteIsFoundWhereverItIs) {
   std::string text = Letters(10'000);
   constexpr uint64_t kOffset = 1234;

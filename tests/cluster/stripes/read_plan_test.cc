@@ -8,6 +8,7 @@
 #include <array>
 #include <random>
 
+#include "base/checksum.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/gen.h"
 
@@ -47,6 +48,21 @@ struct Stripe {
     EXPECT_TRUE(Equal(read.BytesOf(shard, offset, bytes),
                       shards[static_cast<size_t>(shard)].bytes().subspan(offset, bytes)))
         << shard << ": " << offset << "+" << bytes;
+    if (offset % kShardPageBytes == 0 && bytes <= kCellBytes)
+      (void)CountSums(read, shard, offset, bytes);
+  }
+  // The sums that it has of these pages, which are to be right.
+  uint32_t CountSums(const StripeRead& read, int shard, uint32_t offset, uint32_t bytes) const {
+    const CellSums sums = read.SumsOf(shard, offset, bytes);
+    uint32_t known = 0;
+    for (uint32_t page = 0; page < kCellPages; ++page) {
+      if (!sums.Of(page)) continue;
+      ++known;
+      const size_t at = offset + size_t{page} * kShardPageBytes;
+      EXPECT_EQ(sums.Of(page),
+                Crc32c(shards[static_cast<size_t>(shard)].bytes().subspan(at, kShardPageBytes)));
+    }
+    return known;
   }
 
   KnownStripe known() const { return {{1, 2, MakeWriteId(3, 4, 5)}, layout, length}; }
@@ -88,6 +104,22 @@ TEST(StripeRead, AsksForWhatIsWantedAndThenForNothing) {
   ASSERT_OK(read.Complete(*stripe.codec));
   stripe.ExpectRight(read, 0, kCellBytes, kCellBytes);
   stripe.ExpectRight(read, 1, 0, kCellBytes);
+  EXPECT_EQ(stripe.CountSums(read, 0, kCellBytes, kCellBytes), kCellPages);
+  EXPECT_EQ(stripe.CountSums(read, 1, 0, 3 * kShardPageBytes + 64), 3u) << "of whole pages";
+}
+
+TEST(StripeRead, PagesThatAreComputedHaveNoSum) {
+  const Stripe stripe(k21, k21.block_bytes());
+  StripeRead read(stripe.known(), {Cells(0, 0, 0)});
+  (void)read.TakeQuestions();
+  Answer(read, Cells(0, 0, 0), Rot(stripe.Answer(Cells(0, 0, 0)), 5));
+  const Ranges questions = read.TakeQuestions();
+  for (const PageRange& question : questions) Answer(read, question, stripe.Answer(question));
+  ASSERT_TRUE(read.Succeeded());
+  ASSERT_OK(read.Complete(*stripe.codec));
+  stripe.ExpectRight(read, 0, 0, kCellBytes);
+  EXPECT_EQ(stripe.CountSums(read, 0, 0, kCellBytes), kCellPages - 1);
+  EXPECT_EQ(read.SumsOf(0, 0, kCellBytes).Of(5), std::nullopt);
 }
 
 TEST(StripeRead, AFailureIsReplacedInItsOwnColumnOnly) {

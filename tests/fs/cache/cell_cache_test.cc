@@ -41,6 +41,28 @@ class Reader {
   CellCache cache_{budget_};
 };
 
+TEST(CellCache, KeepsSumsBesideTheBytes) {
+  Reader reader(10);
+  CellSums sums;
+  sums.Set(3, 77);
+  reader.cache_.Insert(Key(1), SharedBytes(std::string(kCell, 'x')), true, sums);
+  CellSums found;
+  ASSERT_TRUE(reader.cache_.Find(Key(1), &found));
+  EXPECT_EQ(found.Of(3), 77u);
+  EXPECT_EQ(found.Of(2), std::nullopt);
+}
+
+TEST(CellCache, WhatIsErasedIsGone) {
+  Reader reader(4);
+  for (uint64_t block : {1, 2, 3, 4, 5, 6, 1, 2}) reader.Read(block);  // some come again
+  for (uint64_t block = 1; block <= 6; ++block) reader.cache_.Erase(Key(block));
+  EXPECT_FALSE(reader.cache_.Has(Key(1)));
+  EXPECT_EQ(reader.cache_.bytes(), 0u);
+  EXPECT_EQ(reader.budget_.used(), 0u);
+  EXPECT_FALSE(reader.Read(1));
+  EXPECT_TRUE(reader.Read(1));
+}
+
 TEST(CellCache, FindsWhatWasPutThere) {
   Reader reader(10);
   EXPECT_FALSE(reader.Read(1));
