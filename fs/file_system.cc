@@ -19,6 +19,7 @@
 #include "fs/names/path.h"
 #include "fs/names/path_walk.h"
 #include "fs/open_files.h"
+#include "fs/pending_files.h"
 
 namespace pinstripe {
 namespace {
@@ -47,11 +48,13 @@ class ClusterFileSystem final : public FileSystem {
 
   Result<Attributes> Lookup(InodeId directory, std::string_view name) override {
     TRY(CheckName(name));
+    if (const auto file = files_.Find(pending_.Find(directory, name))) return file->Describe({});
     const Names::Place place = TRY(names().LookUp(directory, name));
     return Describe(place.id, Counted(place.id, place.inode));
   }
 
   Result<Attributes> GetAttributes(InodeId inode, Duration age) override {
+    if (const auto file = FindToAppear(inode)) return file->Stat(age);
     if (const auto recent = records().FindRecent(inode, age)) {
       return Describe(inode, Counted(inode, *recent));
     }
@@ -69,7 +72,7 @@ class ClusterFileSystem final : public FileSystem {
       Use file(files_, inode);
       TRY(file->Refresh());
       TRY(file->Truncate(*change.size));
-      if (!file->IsToAppear()) TRY(file->Commit(false));
+      TRY(file->IsToAppear() ? pending_.SettleFile(inode) : file->Commit(false));
     }
     AttributeChange rest = change;
     rest.size.reset();
@@ -108,7 +111,10 @@ class ClusterFileSystem final : public FileSystem {
       const auto file = files_.Find(inode);
       if (file && file->HasSeen()) return pinstripe::GetExtended(file->Known().attributes, name);
     }
-    if (name == kWhyAttribute) return Why(inode);
+    if (name == kWhyAttribute) {
+      TRY(pending_.SettleFile(inode));
+      return Why(inode);
+    }
     if (age > Duration::zero() && ListedInodes::Has(name)) {
       if (const auto listed = records().listed().Find(inode)) {
         return pinstripe::GetExtended(*listed, name);
@@ -123,6 +129,7 @@ class ClusterFileSystem final : public FileSystem {
                      ExtendedMode mode, SetGroupBit set_group) override {
     TRY(CheckExtendedName(name));
     TRY(CheckSettable(name));
+    if (name == kLayoutAttribute) TRY(pending_.SettleFile(inode));
     const auto set = [&](Inode& it) -> Status {
       if (name == kLayoutAttribute) return SetLayout(it, value, mode, cluster_.config());
       TRY(pinstripe::SetExtended(inode, it, name, value, mode));
@@ -135,6 +142,7 @@ class ClusterFileSystem final : public FileSystem {
   Status RemoveExtended(InodeId inode, std::string_view name) override {
     TRY(CheckExtendedName(name));
     TRY(CheckSettable(name));
+    if (name == kLayoutAttribute) TRY(pending_.SettleFile(inode));
     return Edit(inode, [&](Inode& it) {
       if (name == kLayoutAttribute) return RemoveLayout(it);
       return pinstripe::RemoveExtended(inode, it, name);
@@ -180,20 +188,29 @@ class ClusterFileSystem final : public FileSystem {
 
   Result<Attributes> Link(InodeId inode, InodeId directory, std::string_view name) override {
     TRY(CheckName(name));
+    if (pending_.Find(directory, name) != 0) return Exists(directory, name);
     if (Use file = Use::IfOpen(files_, inode); file && file->IsNameless()) {
       TRY(file->GiveFirstName({directory, std::string(name), /*exclusive=*/true, std::nullopt}));
+      names().Forget(directory, name);
       return file->Known().Describe(inode);
     }
+    TRY(pending_.SettleFile(inode));
     return Describe(inode, TRY(names().Link(inode, directory, name)));
   }
 
   Status Unlink(InodeId directory, std::string_view name) override {
     TRY(CheckName(name));
-    return names().Unlink(directory, name);
+    if (!TRY(pending_.Drop(directory, name))) return names().Unlink(directory, name);
+    NoteDropped(directory);
+    return {};
   }
 
   Status RemoveDirectory(InodeId directory, std::string_view name) override {
     TRY(CheckName(name));
+    if (pending_.Find(directory, name) != 0) {
+      return Fail(ENOTDIR, "'{}' in directory {:016x} is not a directory", name, directory);
+    }
+    TRY(SettleBelow(directory, name));
     return names().RemoveDirectory(directory, name);
   }
 
@@ -201,20 +218,42 @@ class ClusterFileSystem final : public FileSystem {
                 std::string_view new_name, bool no_replace) override {
     TRY(CheckName(name));
     TRY(CheckName(new_name));
-    return names().Rename(directory, name, new_directory, new_name, no_replace);
+    TRY(pending_.Settle(directory, name));
+    TRY(pending_.Settle(new_directory, new_name));
+    TRY(SettleBelow(new_directory, new_name));
+    const Status renamed = names().Rename(directory, name, new_directory, new_name, no_replace);
+    names().Forget(new_directory, new_name);
+    return renamed;
   }
 
   Status Exchange(InodeId directory, std::string_view name, InodeId other_directory,
                   std::string_view other_name) override {
     TRY(CheckName(name));
     TRY(CheckName(other_name));
+    TRY(pending_.Settle(directory, name));
+    TRY(pending_.Settle(other_directory, other_name));
     return names().Exchange(directory, name, other_directory, other_name);
   }
 
   Result<std::unique_ptr<OpenFile>> Create(InodeId directory, std::string_view name,
                                            const CreateOptions& options) override {
     TRY(CheckName(name));
-    return CreateAt(directory, name, options, TRY(names().Recall(directory, name, Names::IsFree)));
+    for (Attempts attempts; attempts.Next();) {
+      const InodeId pending = pending_.Find(directory, name);
+      if (pending == 0) {
+        return CreateAt(directory, name, options,
+                        TRY(names().Recall(directory, name, Names::IsFree)));
+      }
+      if (options.exclusive) return Exists(directory, name);
+      if (options.publish_at_commit) {
+        TRY(pending_.SettleFile(pending));
+        continue;
+      }
+      auto opened = Open(pending, Access::kWrite, options.truncate, Freshness::kNow);
+      // Its last handle was closed, and it could not be committed.
+      if (opened.has_value() || opened.error().code() != ENOENT) return opened;
+    }
+    return TooBusy(directory, name);
   }
 
   Result<bool> Discard(InodeId inode) override {
@@ -251,6 +290,8 @@ class ClusterFileSystem final : public FileSystem {
     const auto recent = after.empty() ? std::nullopt : records().FindRecent(directory);
     const bool is_known = recent && recent->inode.kind == FileKind::kDirectory;
     if (!is_known) TRY(CheckDirectory(directory, TRY(names().Load(directory)).inode));
+    // Before the drives are asked: each of them is on the drives when it is not here any more.
+    std::vector<DirectoryEntry> pending = pending_.List(directory, after, with_attributes);
     std::vector<DirectoryEntry> entries;
     std::optional<std::string> next(after);
     if (!after.empty()) next->push_back('\0');  // the first name that follows it
@@ -264,11 +305,12 @@ class ClusterFileSystem final : public FileSystem {
       }
       std::ranges::move(Describe(directory, names, with_attributes), std::back_inserter(entries));
     }
-    return entries;
+    return MergeListing(std::move(entries), std::move(pending), !next, max);
   }
 
   Status SyncDirectory(InodeId directory) override {
     TRY(CheckDirectory(directory, TRY(names().Load(directory)).inode));
+    TRY_CONTEXT(pending_.SettleIn(directory), "sync directory {:016x}", directory);
     TRY_CONTEXT(names().times().Note(directory), "sync directory {:016x}", directory);
     TRY_CONTEXT(records().SyncChanges(), "sync directory {:016x}", directory);
     return {};
@@ -389,7 +431,32 @@ class ClusterFileSystem final : public FileSystem {
     names.insert(names.begin(), exported_.begin(), exported_.end());
     return names;
   }
-  PathWalk NewWalk() { return PathWalk(names(), exported_.size()); }
+  PathWalk NewWalk() {
+    // A way goes by what is on the drives. What fails here is told whoever has the file open.
+    (void)pending_.SettleAll();
+    return PathWalk(names(), exported_.size());
+  }
+
+  // A file that is on no drive yet, and is to get a name.
+  std::shared_ptr<FileState> FindToAppear(InodeId inode) {
+    auto file = files_.Find(inode);
+    return file != nullptr && file->IsToAppear() ? file : nullptr;
+  }
+
+  // A name was made in the directory, and taken away, of which the drives never heard.
+  void NoteDropped(InodeId directory) {
+    auto seen = records().FindRecent(directory);
+    if (!seen) seen = names().Find(directory).value_or(std::nullopt);
+    if (seen) names().times().Add(directory, *seen);
+  }
+
+  // Whoever is about to remove or replace the directory that has this name finds what is in it.
+  Status SettleBelow(InodeId directory, std::string_view name) {
+    if (!pending_.MayBeOutside(directory)) return {};
+    InodeId below = records().Guess(directory, name);
+    if (below == 0) below = TRY(names().Look(directory, name)).id;
+    return pending_.SettleIn(below);
+  }
 
   // What a path leads to that has names.
   Result<Names::Place> Find(const std::vector<std::string>& components) {
@@ -462,6 +529,7 @@ class ClusterFileSystem final : public FileSystem {
   }
 
   Result<Inode> LoadEvenWithoutName(InodeId inode, Duration age) {
+    if (const auto file = FindToAppear(inode)) return file->Known();
     if (const auto recent = records().FindRecent(inode, age)) return recent->inode;
     const auto stored = names().Load(inode);
     if (stored.has_value()) return stored->inode;
@@ -547,6 +615,7 @@ class ClusterFileSystem final : public FileSystem {
     if (stored.inode.kind != FileKind::kDirectory) return stored.inode.Describe(id);
     Inode known = stored.inode;
     names().times().Complete(id, known);
+    pending_.Complete(id, known);
     return known.Describe(id);
   }
 
@@ -599,12 +668,17 @@ class ClusterFileSystem final : public FileSystem {
         if (!opened.has_value() && opened.error().code() == ENOENT) continue;
         return opened;
       }
-      const Names::NewName entry{directory, std::string(name), options.exclusive,
+      // Without the right to replace what others may have made meanwhile.
+      const Names::NewName entry{directory, std::string(name),
+                                 options.exclusive || options.appears_later,
                                  Names::NewName::Seen(place)};
-      if (options.publish_at_commit) {
+      if (options.publish_at_commit || options.appears_later) {
         auto handle = NewHandle(files_.TakeNew(inode, entry), true);
         handle->MarkWritten();
-        return handle;
+        const bool is_ours =
+            !options.appears_later || pending_.Add(directory, name, handle->inode());
+        if (is_ours) return handle;
+        return Create(directory, name, options);  // another thread was faster
       }
       const auto made = TRY(names().Make(directory, name, place, inode));
       if (!made) continue;
@@ -620,6 +694,7 @@ class ClusterFileSystem final : public FileSystem {
   // A name for an inode that nobody knows yet.
   Result<Attributes> Make(InodeId directory, std::string_view name, const Inode& wanted,
                           uint32_t umask) {
+    if (pending_.Find(directory, name) != 0) return Exists(directory, name);
     return MakeAt(directory, name, wanted, umask,
                   TRY(names().Recall(directory, name, Names::IsFree)));
   }
@@ -640,6 +715,7 @@ class ClusterFileSystem final : public FileSystem {
   const bool memory_is_configured_;
   const std::vector<std::string> exported_;  // the names that lead to what paths begin at
   OpenFiles files_;
+  PendingFiles pending_{files_};
 };
 
 }  // namespace

@@ -113,6 +113,14 @@ class FileSystem {
     // file is replaced by the first commit, wholly: until then the name has the old contents, and
     // who has them open keeps them.
     bool publish_at_commit = false;
+    // A new file appears with its first commit, as a whole, or about a second later, whichever
+    // comes first; for this FileSystem at once. Until then nothing of it is on the drives, and a
+    // process that dies leaves nothing. Meanwhile another process may have made something of that
+    // name, which stays (EEXIST), or have removed the directory (ENOENT). Then the file is lost,
+    // and so say Sync(), Commit() and Close() of it, and whatever has it appear: SyncDirectory(),
+    // Rename(). What was there before is opened as without this. Not together with
+    // publish_at_commit.
+    bool appears_later = false;
     // An extended attribute, and its value, that such a file gets before: who opens it while it is
     // there, or finds it there later, can tell that it was to be replaced. Left out where it has no
     // room for it.

@@ -120,10 +120,11 @@ uint64_t FileCommit::FirstStoredFrom(uint64_t block) const {
 }
 
 // Whether a loss of power that spares the inode's change, and not the data that it names, could
-// cost contents that were safe. Nobody expects it of files that are replaced as a whole.
+// cost contents that were safe. Nobody expects it of files that are replaced as a whole, nor of
+// contents of which nobody was told that they are committed.
 bool FileCommit::Endangers(const Inode& out) const {
   const bool keeps_some = base_.size > 0 && cut_to_.value_or(UINT64_MAX) > 0;
-  return published_ && keeps_some && out.map.has_value();
+  return published_ && keeps_some && !unasked_ && out.map.has_value();
 }
 
 Result<UnsafeStripes::Unsafe> FileCommit::FlushNewStripes(Inode& out) {
@@ -330,7 +331,7 @@ void FileCommit::Committed(const StoredInode& stored, Durability durability, uin
   }
   slot_ = stored.slot;
   blocks = blocks_.TakeAll();
-  changed_ = size_set_ = uncertain_ = false;
+  changed_ = size_set_ = uncertain_ = unasked_ = false;
   cut_to_.reset();
   cleared_ = {};
   grown_to_ = 0;

@@ -78,6 +78,7 @@ class FileCommit : public FileWriting {
   Status forgotten_;                           // by the drives; until the file is opened anew
   std::vector<BlockMap::Piece> stored_pages_;  // since the last commit
   bool inode_durable_ = false;
+  bool unasked_ = false;  // what is committed was so without anybody asking: FileState::Appear()
   // The name that it gets with the first write of its inode, if it has one to get then; and what
   // became of that.
   struct FirstName {

@@ -34,7 +34,17 @@ void FileState::Remember(Names::NewName name, uint64_t slot) {
 
 Status FileState::Commit(bool durably) {
   const Turn::Holder turn(turn_);
-  return CommitUnderTurn(durably);
+  Status status = CommitUnderTurn(durably);
+  has_failed_ = !status.ok();
+  return status;
+}
+
+Status FileState::Appear() {
+  const Turn::Holder turn(turn_);
+  if (published_ || has_failed_) return {};
+  TRY(CommitUnderTurn(/*durably=*/false));
+  unasked_ = published_;
+  return {};
 }
 
 Status FileState::CommitUnderTurn(bool durably) {
@@ -53,6 +63,7 @@ Status FileState::CommitUnderTurn(bool durably) {
   if ((durably || replaces) && !inode_durable_) TRY(CommitChanges(true));
   if (!published_) TRY(GiveName(durably ? Durability::kWriteThrough : Durability::kWriteBack));
   if (durably) TRY(MakeNameDurable());
+  unasked_ = false;
   return {};
 }
 

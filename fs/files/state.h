@@ -87,6 +87,10 @@ class FileState final : public FileCommit {
   Attributes Describe(const StoredInode& stored);
 
   Status Commit(bool durably);
+  // The same for one that is to appear with its first commit, where nobody waits for that. What it
+  // has is then worth no more than if it were not committed yet. Does nothing once somebody was
+  // told that a commit has failed: he may be gone, and believe that the file is lost.
+  Status Appear();
 
   // Its inode was removed by this FileSystem, as `last`: the data goes with the last handle.
   void Removed(const Inode& last, uint64_t losses);
@@ -124,6 +128,7 @@ class FileState final : public FileCommit {
   bool maybe_has_name_ = false;  // that it was given may have been seen by others
   Status unpublishable_;         // why the file can have no name
   Status limbo_;                 // whether it got its first name cannot be found out
+  bool has_failed_ = false;      // the last Commit()
   bool sync_asked_ = false;      // while it had no name
 };
 

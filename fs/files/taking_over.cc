@@ -239,7 +239,7 @@ Status FileCommit::Rebase(StoredInode theirs) {
   slot_ = theirs.slot;
   loaded_ = true;
   is_fresh_ = false;
-  inode_durable_ = false;
+  inode_durable_ = unasked_ = false;
   unsafe_.Add(0, UINT64_MAX);
   ++generation_;
   CheckInvariants();

@@ -143,11 +143,20 @@ Result<Names::Place> Names::LookUp(Foreseen foreseen) {
 void Names::Remember(InodeId directory, std::string_view name, uint64_t updates, Time at,
                      const Place& place) {
   const MutexLock lock(recent_mutex_);
+  ForgetLocked(directory, name);
+  if (recent_.size() == kMostRecent) recent_.pop_front();
+  recent_.push_back({directory, std::string(name), updates, at, place});
+}
+
+void Names::Forget(InodeId directory, std::string_view name) {
+  const MutexLock lock(recent_mutex_);
+  ForgetLocked(directory, name);
+}
+
+void Names::ForgetLocked(InodeId directory, std::string_view name) {
   std::erase_if(recent_, [&](const Recent& recent) {
     return recent.directory == directory && recent.name == name;
   });
-  if (recent_.size() == kMostRecent) recent_.pop_front();
-  recent_.push_back({directory, std::string(name), updates, at, place});
 }
 
 Result<Names::Place> Names::Recall(InodeId directory, std::string_view name,

@@ -91,6 +91,8 @@ class Names {
   // changes, and looks when they fail.
   Result<Place> Recall(InodeId directory, std::string_view name, bool (*serves)(const Place&));
   static bool IsFree(const Place& place) { return !place.found(); }
+  // What was found under a name is not recalled: something else was given it since.
+  void Forget(InodeId directory, std::string_view name);
 
   // What a way through the tree, from this directory on, asks for, as far as it can be guessed and
   // none of the names is "..": all at once, at least the first. To be used soon, in that order.
@@ -202,6 +204,7 @@ class Names {
   Result<Place> Look(InodeId directory, std::string_view name, Result<Records::Found> found);
   void Remember(InodeId directory, std::string_view name, uint64_t updates, Time at,
                 const Place& place);
+  void ForgetLocked(InodeId directory, std::string_view name) REQUIRES(recent_mutex_);
   // What is in the way of a name that an inode is to have.
   struct Obstacle {
     enum class Kind {

@@ -263,6 +263,32 @@ TEST_F(RoundTripsTest, AFileWhoseNameWasJustLookedUpIsOneLess) {
   EXPECT_EQ(Count([&] { ASSERT_OK(fs_->RemoveDirectory(kRootInode, "d")); }), 6);
 }
 
+// As a mount does it with dirops=async: look, and make all of it when it is closed.
+TEST_F(RoundTripsTest, AFileThatAppearsLaterIsMadeInOneWaitAtItsClose) {
+  constexpr uint64_t kReplicas = 3;
+  std::unique_ptr<OpenFile> file;
+  const auto create = [&] {
+    EXPECT_EQ(Count([&] { EXPECT_FAILS(fs_->Lookup(kRootInode, "new"), ENOENT); }), 1);
+    EXPECT_EQ(Count([&] {
+                file = *fs_->Create(kRootInode, "new", {.appears_later = true});
+                ASSERT_OK(file->Write(0, AsBytes(Pattern(1, 4096))));
+                ASSERT_OK(file->SetAttributes({.mode = 0600, .modified = 1}));
+                ASSERT_OK(fs_->Lookup(kRootInode, "new"));
+                ASSERT_OK(fs_->GetAttributes(file->inode()));
+                EXPECT_FAILS(fs_->GetExtended(file->inode(), "user.a"), ENODATA);
+              }),
+              0);
+    EXPECT_EQ(Count([&] { ASSERT_OK(file->Close()); }), 1);
+  };
+  EXPECT_FAILS(fs_->Lookup(kRootInode, "none"), ENOENT);  // the directory is known from now on
+  EXPECT_EQ(CountRequests(create), 3 * kReplicas) << "both, and the time of the directory";
+
+  // One that is removed before costs nothing but the look.
+  file = *fs_->Create(kRootInode, "removed", {.appears_later = true});
+  EXPECT_EQ(Count([&] { ASSERT_OK(fs_->Unlink(kRootInode, "removed")); }), 0);
+  EXPECT_EQ(Count([&] { ASSERT_OK(file->Close()); }), 0);
+}
+
 // As `rm -r` does it: entry and inode are known from the listing.
 TEST_F(RoundTripsTest, ToRemoveWhatWasListedIsOneLess) {
   constexpr uint64_t kReplicas = 3;

@@ -105,6 +105,17 @@ Status Write(FileSystem& fs, const std::string& path, const std::string& content
   return written.ok() ? (*file)->Close() : written;
 }
 
+// Calls `meanwhile` before it is closed.
+Status WriteLater(FileSystem& fs, const std::string& path, const std::string& contents,
+                  const std::function<Status()>& meanwhile) {
+  const Where where = TRY(Find(fs, path));
+  auto file = fs.Create(where.directory, where.name, {.appears_later = true});
+  if (!file.has_value()) return file.error();
+  TRY((*file)->Write(0, AsBytes(contents)));
+  TRY(meanwhile());
+  return (*file)->Close();
+}
+
 std::string Large(char letter) { return std::string(200'000, letter); }
 
 Status Both(Status first, const std::function<Status()>& second) {
@@ -129,6 +140,17 @@ std::vector<Operation> Operations() {
        .before = dirs,
        .after = {with({{"/p/a", "x"}})},
        .run = [](FileSystem& fs) { return Write(fs, "/p/a", "x", true); }});
+  add({.name = "create later",
+       .before = dirs,
+       .after = {with({{"/p/a", "x"}})},
+       .run = [](FileSystem& fs) { return WriteLater(fs, "/p/a", "x", [] { return Status(); }); }});
+  add({.name = "create later and rename",
+       .before = with({{"/p/a", "old"}}),
+       .after = {with({{"/p/a", "old"}, {"/p/b", "new"}}), with({{"/p/a", "new"}})},
+       .is_safe = true,
+       .run = [](FileSystem& fs) {
+         return WriteLater(fs, "/p/b", "new", [&] { return Rename(fs, "/p/b", "/p/a"); });
+       }});
   add({.name = "upload over a file",
        .before = with({{"/p/a", "old"}}),
        .after = {with({{"/p/a", "new"}})},

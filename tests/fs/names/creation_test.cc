@@ -301,6 +301,22 @@ TEST_F(DyingMakersTest, NoTwoUploadAFileOfOneName) {
   }
 }
 
+TEST_F(DyingMakersTest, NoTwoMakeAFileOfOneNameThatAppearsLater) {
+  for (uint64_t requests = 0; requests < 24; ++requests) {
+    ExpectOneAtMost(
+        [](FileSystem& fs, std::string_view name) -> Result<InodeId> {
+          auto file = fs.Create(kRootInode, name, {.exclusive = true, .appears_later = true});
+          if (!file.has_value()) return tl::unexpected(file.error());
+          const InodeId id = (*file)->inode();
+          (void)(*file)->Write(0, AsBytes("contents"));
+          const Status closed = (*file)->Close();
+          if (!closed.ok()) return tl::unexpected(closed);
+          return id;
+        },
+        requests);
+  }
+}
+
 // A drive that has no room for the inode does not take the entry either.
 TEST_F(CreationTest, FullDrivesLeaveNothingBehind) {
   const auto room = std::make_shared<std::atomic<int64_t>>(0);
