@@ -83,9 +83,12 @@ void Open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
 // The kernel has found no such name, so it does not check what the caller may do with the new file.
 // If somebody else has made a file of that name meanwhile, ESTALE has the kernel look again, and
 // check who may open it.
+//
+// With O_EXCL the caller wants to know now whether the name is his on all hosts.
 void Create(fuse_req_t request, fuse_ino_t directory, const char* name, mode_t mode,
             fuse_file_info* info) {
   FileSystem& fs = FileSystemOf(request);
+  const bool is_exclusive = (info->flags & O_EXCL) != 0;
   Result<std::unique_ptr<OpenFile>> file =
       name == kNoName
           ? fs.CreateUnnamed(directory, mode & 07777, CallerOf(request), UmaskOf(request))
@@ -93,9 +96,10 @@ void Create(fuse_req_t request, fuse_ino_t directory, const char* name, mode_t m
                       {.mode = mode & 07777,
                        .umask = UmaskOf(request),
                        .owner = CallerOf(request),
-                       .exclusive = true});
+                       .exclusive = true,
+                       .appears_later = !is_exclusive && MountOf(request).options().async_names});
   const bool is_taken = !file.has_value() && file.error().code() == EEXIST;
-  if (is_taken && (info->flags & O_EXCL) == 0) {
+  if (is_taken && !is_exclusive) {
     fuse_reply_err(request, ESTALE);
     return;
   }

@@ -67,6 +67,14 @@ Result<bool> Take(std::string_view option, MountOptions& options) {
                   value);
     }
     options.locks = value == "local";
+  } else if (name == "dirops") {
+    if (value != "sync" && value != "async") {
+      return Fail(EINVAL,
+                  "mount option dirops={}: it can be sync (other hosts see a new file at once) or "
+                  "async (when it is closed or synced, or a second later)",
+                  value);
+    }
+    options.async_names = value == "async";
   } else if (option == "acl" || option == "noacl") {
     options.acls = option == "acl";
   } else if (name == "entry_timeout") {

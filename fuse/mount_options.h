@@ -32,6 +32,9 @@ struct MountOptions {
   // Whether flock(2) and the locks of fcntl(2) work among the processes of this mount. Otherwise
   // they are refused (ENOLCK), because programs on other hosts would not respect them.
   bool locks = true;
+  // Whether a new file may appear for other hosts only when it is closed or synced, or about a
+  // second after it was created: FileSystem::CreateOptions::appears_later.
+  bool async_names = false;
   // Whether the kernel goes by ACLs, where it can. Otherwise they can be neither seen nor set.
   bool acls = true;
   // Where metrics are served (metrics/address.h); empty: nowhere.

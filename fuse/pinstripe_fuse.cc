@@ -55,8 +55,8 @@ directory MOUNTPOINT. Returns when the mount works.
                      nosuid, noatime and what else fuse(8) knows, and
                      subdir=PATH, cache_size=BYTES, cache_dir=DIRECTORY,
                      cache_dir_size=BYTES, uid=N, gid=N, locks=local|none,
-                     acl, noacl, entry_timeout=SECONDS, attr_timeout=SECONDS,
-                     metrics=ADDRESS:PORT, slow_request=SECONDS
+                     dirops=sync|async, acl, noacl, entry_timeout=SECONDS,
+                     attr_timeout=SECONDS, metrics=ADDRESS:PORT, slow_request=SECONDS
   -h, --help         print this
   -V, --version      print the version
 

@@ -58,6 +58,10 @@ TEST(MountOptions, LocksAreTheKernelsOrThereAreNone) {
   EXPECT_TRUE(Parse("locks=local").locks);
   EXPECT_FALSE(Parse("locks=none").locks);
   EXPECT_EQ(Parse("ro,locks=none").kernel, Parse("ro").kernel);
+  EXPECT_FALSE(Parse("ro").async_names) << "off unless asked for";
+  EXPECT_FALSE(Parse("dirops=sync").async_names);
+  EXPECT_TRUE(Parse("dirops=async").async_names);
+  EXPECT_EQ(Parse("ro,dirops=async").kernel, Parse("ro").kernel);
 }
 
 TEST(MountOptions, FromWhenOnSomethingIsSlowCanBeSaid) {

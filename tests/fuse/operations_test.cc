@@ -339,6 +339,37 @@ TEST_F(OperationsTest, ANameThatIsTakenMeanwhileIsLookedUpAnew) {
   EXPECT_EQ(AskCreate("file", O_RDWR | O_EXCL).error, EEXIST);
 }
 
+// Without O_EXCL. What the kernel asks for meanwhile is answered as if the file were there.
+TEST_F(OperationsTest, WithAsynchronousNamesAFileAppearsAtItsClose) {
+  Start({.async_names = true});
+  Host other = NewHost();
+  const Opened file = Create("file");
+  EXPECT_EQ(Write(file, "contents").error, 0);
+  EXPECT_EQ(NodeOf("file"), file.node);
+  EXPECT_EQ(Read(Open(file.node, O_RDONLY)).body, "contents");
+  EXPECT_FAILS(other->Lookup(kRootInode, "file"), ENOENT);
+  EXPECT_EQ(Flush(file), 0);
+  EXPECT_EQ(Contents("/file", other.fs.get()), "contents");
+  EXPECT_EQ(Release(file), 0);
+
+  ASSERT_EQ(AskCreate("exclusive", O_RDWR | O_EXCL).error, 0);
+  EXPECT_OK(other->Lookup(kRootInode, "exclusive"));
+  EXPECT_EQ(AskCreate("exclusive").error, ESTALE) << "the kernel looks again";
+
+  const Opened taken = Create("taken");
+  ASSERT_OK(other->MakeDirectory(kRootInode, "taken", 0755, {}));
+  EXPECT_EQ(Flush(taken), EEXIST) << "close(2) says so";
+  EXPECT_EQ(Release(taken), EEXIST);
+
+  EXPECT_EQ(Write(Create("synced"), "x").error, 0);
+  EXPECT_EQ(Ask(FUSE_FSYNCDIR, kRoot, Raw(fuse_fsync_in{})).error, 0);
+  EXPECT_OK(other->Lookup(kRootInode, "synced"));
+  const Opened removed = Create("removed");
+  EXPECT_EQ(Ask(FUSE_UNLINK, kRoot, Name("removed")).error, 0);
+  EXPECT_EQ(Flush(removed), 0);
+  EXPECT_FAILS(other->Lookup(kRootInode, "removed"), ENOENT);
+}
+
 // libfuse knows no such request; it arrives as one to create a file of the name "/".
 TEST_F(OperationsTest, AFileWithoutANameIsMadeAndNamed) {
   const Opened file = OpenedOf(AskCreate("/", O_RDWR, FUSE_TMPFILE));

@@ -1,14 +1,18 @@
 #!/usr/bin/python3
-"""Two mounts of one cluster at work on the same files: what docs/semantics.md says under "Two writers".
+"""Two mounts of one cluster at work on the same files: what docs/semantics.md says under "Two writers"
+and, if the first one has dirops=async, under "New files on a mount with dirops=async".
 
-usage: two_mounts.py MOUNT OTHER-MOUNT
+usage: two_mounts.py MOUNT OTHER-MOUNT [async]
 """
 
+import errno
 import multiprocessing
 import os
 import re
 import struct
+import subprocess
 import sys
+import time
 
 
 def opened(path, flags=os.O_RDWR):
@@ -283,17 +287,109 @@ def nobody_opens_what_he_may_not_because_it_was_just_made(one, two):
         raise AssertionError(f"a stranger opened {len(got_in)} files of others")
 
 
+def fails_with(code, call, *arguments):
+    try:
+        call(*arguments)
+    except OSError as error:
+        expect(errno.errorcode[error.errno], errno.errorcode[code], "the failure")
+        return
+    raise AssertionError(f"nothing failed with {errno.errorcode[code]}")
+
+
+def a_new_file_appears_when_it_is_closed(one, two):
+    file = opened(one + "/new")
+    os.write(file, b"contents")
+    expect(os.listdir(one), ["new"], "what its own host lists")
+    expect(contents(one + "/new"), b"contents", "what its own host reads")
+    expect(os.listdir(two), [], "what the other one lists")
+    fails_with(errno.ENOENT, os.stat, two + "/new")
+    os.close(file)
+    expect(contents(two + "/new"), b"contents", "what is there after the close")
+
+
+def or_is_synced_or_its_directory_or_renamed_or_linked(one, two):
+    os.mkdir(one + "/ways")
+    def sync_directory(_, directory):
+        at = os.open(directory, os.O_RDONLY)
+        os.fsync(at)
+        os.close(at)
+    for way, call in enumerate((lambda file, _: os.fsync(file), sync_directory,
+                                lambda _, directory: os.rename(directory + "/2", directory + "/x"),
+                                lambda _, directory: os.link(directory + "/3", directory + "/y"))):
+        file = opened(f"{one}/ways/{way}")
+        os.write(file, b"x")
+        fails_with(errno.ENOENT, os.stat, f"{two}/ways/{way}")
+        call(file, one + "/ways")
+        name = "x" if way == 2 else way
+        expect(contents(f"{two}/ways/{name}"), b"x", f"way {way}")
+        os.close(file)
+    expect(sorted(os.listdir(two + "/ways")), ["0", "1", "3", "x", "y"], "all names")
+
+
+def or_about_a_second_after_it_was_created(one, two):
+    file = opened(one + "/second")
+    os.write(file, b"contents")
+    begun = time.monotonic()
+    while not os.path.exists(two + "/second"):
+        assert time.monotonic() < begun + 10, "it does not appear"
+        time.sleep(0.02)
+    expect(contents(two + "/second"), b"contents", "what was written by then")
+    os.write(file, b" and more")
+    os.close(file)
+    expect(contents(two + "/second"), b"contents and more", "what was written afterwards")
+
+
+def a_file_that_is_removed_before_never_appears(one, two):
+    os.mkdir(one + "/short")
+    file = opened(one + "/short/file")
+    os.write(file, b"contents")
+    fails_with(errno.ENOTEMPTY, os.rmdir, one + "/short")
+    again = opened(one + "/short/again")
+    os.unlink(one + "/short/file")
+    os.unlink(one + "/short/again")
+    os.rmdir(one + "/short")
+    os.close(file)
+    os.close(again)
+    fails_with(errno.ENOENT, os.stat, two + "/short")
+
+
+def what_another_host_has_made_meanwhile_stays(one, two):
+    file = opened(one + "/clash")
+    os.write(file, b"ours")
+    put(two + "/clash", b"theirs")
+    fails_with(errno.EEXIST, os.close, file)
+    for mount in (one, two):
+        expect(contents(mount + "/clash"), b"theirs", "the name that both made")
+
+
+def an_archive_is_unpacked(one, two):
+    os.mkdir(one + "/source")
+    for i in range(300):
+        put(f"{one}/source/{i}", os.urandom(i * 40))
+        os.utime(f"{one}/source/{i}", (i, i))
+    subprocess.check_call(["tar", "-C", one, "-cf", one + "/all.tar", "source"])
+    os.mkdir(one + "/unpacked")
+    subprocess.check_call(["tar", "-C", one + "/unpacked", "-xpf", one + "/all.tar"])
+    for mount in (one, two):
+        subprocess.check_call(["tar", "-C", mount + "/unpacked", "-df", mount + "/all.tar"])
+
+
+USUAL = (appends_in_turn_follow_each_other, of_appends_at_once_the_later_commit_wins,
+         disjoint_bytes_of_one_block_are_both_there, two_processes_write_their_own_parts_of_one_file,
+         what_was_read_is_kept_until_somebody_changes_it, who_opens_sees_what_the_other_has_closed,
+         a_write_after_a_truncation_elsewhere_keeps_its_own_bytes, a_truncation_after_a_write_elsewhere_cuts_it_off,
+         what_one_has_open_can_be_read_after_the_other_removed_it, each_name_is_made_by_one_of_both,
+         who_comes_second_opens_what_the_first_has_made, nobody_opens_what_he_may_not_because_it_was_just_made)
+ASYNC = (a_new_file_appears_when_it_is_closed, or_is_synced_or_its_directory_or_renamed_or_linked,
+         or_about_a_second_after_it_was_created, a_file_that_is_removed_before_never_appears,
+         what_another_host_has_made_meanwhile_stays, an_archive_is_unpacked, each_name_is_made_by_one_of_both)
+
+
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4) or sys.argv[3:] not in ([], ["async"]):
         sys.exit(__doc__)
     failed = 0
-    for case in (appends_in_turn_follow_each_other, of_appends_at_once_the_later_commit_wins,
-                 disjoint_bytes_of_one_block_are_both_there, two_processes_write_their_own_parts_of_one_file,
-                 what_was_read_is_kept_until_somebody_changes_it, who_opens_sees_what_the_other_has_closed,
-                 a_write_after_a_truncation_elsewhere_keeps_its_own_bytes,
-                 a_truncation_after_a_write_elsewhere_cuts_it_off,
-                 what_one_has_open_can_be_read_after_the_other_removed_it, each_name_is_made_by_one_of_both,
-                 who_comes_second_opens_what_the_first_has_made, nobody_opens_what_he_may_not_because_it_was_just_made):
+    for case in ASYNC if sys.argv[3:] else USUAL:
         try:
             case(sys.argv[1], sys.argv[2])
             print(f"  ok: {case.__name__.replace('_', ' ')}")
