@@ -2,12 +2,13 @@
 """Kills mounts and drives in the middle of changes of the name space, again and again, and looks
 whether what was acknowledged is there and everything fits together.
 
-Several mounts (pinstripe-fuse processes) work on one development cluster at once. Each makes, replaces,
-renames, links and removes files, directories and symbolic links of its own, and takes part in a brawl
-over a few names that all share. Now and then a mount is killed (SIGKILL) in the middle of it, or up to
-as many drives as may be away. An operation that failed then may have happened or not, and may still
-happen until something else has changed the same name; everything else must be as it was acknowledged.
-After every few kills the world stands still and everything is looked at, by `pinstripe check` as well.
+Several mounts (pinstripe-fuse processes) work on one development cluster at once, every other one with
+dirops=async. Each makes, replaces, renames, links and removes files, directories and symbolic links of
+its own, and takes part in a brawl over a few names that all share. Now and then a mount is killed
+(SIGKILL) in the middle of it, or up to as many drives as may be away. An operation that failed then may
+have happened or not, and may still happen until something else has changed the same name; everything
+else must be as it was acknowledged. After every few kills the world stands still and everything is
+looked at, by `pinstripe check` as well.
 
 usage: crash_meta.py --build BUILD --cluster DIR [--time SECONDS] [--seed N] [--clients N] [--sabotage]
 """
@@ -37,9 +38,9 @@ class Violation(Exception):
 class Mount:
     """One client: a pinstripe-fuse process and the directory that it serves."""
 
-    def __init__(self, build, config, directory, environment=None):
+    def __init__(self, build, config, directory, environment=None, options=()):
         self.program = os.path.join(build, "fuse", "pinstripe-fuse")
-        self.config, self.directory = config, directory
+        self.config, self.directory, self.options = config, directory, options
         self.environment = {**os.environ, **(environment or {})}
         self.process = None
         os.makedirs(directory, exist_ok=True)
@@ -49,7 +50,7 @@ class Mount:
         while True:
             subprocess.run(["fusermount3", "-u", "-q", "-z", self.directory], check=False)
             with open(f"{self.directory}.log", "ab") as log:
-                self.process = subprocess.Popen([self.program, self.config, self.directory, "-f"],
+                self.process = subprocess.Popen([self.program, self.config, self.directory, "-f", *self.options],
                                                 stdout=log, stderr=log, env=self.environment)
             while self.process.poll() is None:
                 if os.path.ismount(self.directory):
@@ -147,6 +148,15 @@ class Client(Worker):
     def write_new(self, value):
         """A new file under a name that is never used again. None when it may not be there."""
         name = self.temporary()
+
+        def make():
+            with open(self.path(name), "wb") as file:
+                file.write(value)
+
+        if self.random.randrange(2) == 0:
+            # With dirops=async it appears when it is closed, or empty when that takes long.
+            self.expected[name] = {ABSENT, b""}
+            return name if self.attempt(make, {name: value}) else None
         # It appears empty, and has its contents when it is closed.
         if not self.attempt(lambda: os.close(os.open(self.path(name), os.O_CREAT | os.O_EXCL)),
                             {name: b""}):
@@ -327,7 +337,8 @@ class Campaign:
         self.sabotaged = False
         root = f"campaign-{time.time_ns()}"
         self.clients = [
-            Client(n, Mount(options.build, self.config, f"{options.cluster}-mount-{n}"), root,
+            Client(n, Mount(options.build, self.config, f"{options.cluster}-mount-{n}",
+                            options=["-o", f"dirops={'async' if n % 2 else 'sync'}"]), root,
                    options.seed, self.pause)
             for n in range(options.clients)]
 
