@@ -497,6 +497,19 @@ TEST_F(PendingFilesTest, ThatCannotBeStoredWaitForWhoeverClosesThem) {
   EXPECT_FAILS(fs_->Lookup(kRootInode, "lost"), ENOENT);
 }
 
+// (Made at once, such a file is there, and empty.)
+TEST_F(PendingFilesTest, ThatFindNoRoomForTheirContentsAreNotThere) {
+  auto file = CreateWith("file", "contents");
+  const auto room = std::make_shared<std::atomic<int64_t>>(0);
+  for (DriveId id = 1; id <= machines_.size(); ++id) machines_.drive(id).Set({.room = room});
+  EXPECT_FAILS(file->Close(), ENOSPC);
+  file.reset();
+  for (DriveId id = 1; id <= machines_.size(); ++id) machines_.drive(id).Set({});
+  EXPECT_EQ(Elsewhere("file"), std::nullopt);
+  EXPECT_FAILS(fs_->Lookup(kRootInode, "file"), ENOENT);
+  ExpectNothingLeft();
+}
+
 TEST_F(PendingFilesTest, OfAProcessThatDiesNeverExisted) {
   const auto life = std::make_shared<ClientLife>();
   Host dying;
