@@ -22,7 +22,6 @@ namespace {
 constexpr int64_t kMaxDrives = 4096;
 constexpr uint32_t kMaxWeight = 1 << 20;
 constexpr size_t kMaxDomainBytes = 255;
-constexpr uint64_t kLeastMemoryBytes = 16 << 20;
 
 // One thing that is wrong, and the option to blame, so that Load() can name its line.
 struct Mistake {
@@ -159,7 +158,7 @@ int DefaultReplicas(int parity_shards, size_t drives) {
   return std::max(1, std::min(2 * parity_shards + 1, largest));
 }
 
-// A machine often runs several gateways and mounts, and none knows of the others.
+// A machine often runs several gateways besides its mounts, and none knows of the others.
 uint64_t UsualMemory() { return std::max(MachineMemory() / 8, kLeastMemoryBytes); }
 
 // Reads identity and key where they are given; both have the Kinetic factory default.
@@ -257,7 +256,8 @@ void ReadLimits(ConfigTable& table, ClusterConfig& config) {
   using std::chrono::milliseconds;
   using std::chrono::minutes;
   config.memory_bytes = table.ByteCount("memory", 0, 0, UINT64_C(1) << 50);
-  if (config.memory_bytes == 0) {
+  config.memory_is_said = config.memory_bytes != 0;
+  if (!config.memory_is_said) {
     config.memory_bytes = UsualMemory();
   } else if (config.memory_bytes < kLeastMemoryBytes) {
     table.Refuse("memory", "less than 16 MiB is not enough to work with");

@@ -27,6 +27,9 @@ inline constexpr uint32_t kMaxInlineBytes =
 
 // Sizes of the cache on a local disk.
 inline constexpr uint64_t kLeastDiskCacheBytes = 16 << 20;
+// What a process needs to work with.
+inline constexpr uint64_t kLeastMemoryBytes = 16 << 20;
+
 inline constexpr uint64_t kUsualDiskCacheBytes = UINT64_C(10) << 30;
 
 struct DriveTls {
@@ -55,8 +58,9 @@ struct ClusterConfig {
   uint32_t replicate_limit = kCellBytes;  // files up to this are m+1 copies of one record
   int min_redundancy = 1;
   int replicas = 0;  // of registers; 0 in the file: 2 m + 1, or the largest odd number of drives
-  uint32_t groups = 512;      // 0 in the file: EnoughGroups()
-  uint64_t memory_bytes = 0;  // budget of the process; 0 in the file: an eighth of the machine
+  uint32_t groups = 512;        // 0 in the file: EnoughGroups()
+  uint64_t memory_bytes = 0;    // budget of the process; 0 in the file: an eighth of the machine
+  bool memory_is_said = false;  // by the file, so that it is this process's own
   // A second level of the cache of what was read, on a disk of the machine; empty: none.
   std::string cache_directory;
   uint64_t cache_directory_bytes = kUsualDiskCacheBytes;

@@ -62,7 +62,7 @@ Status LiveCluster::Open() {
   auto opened = std::make_shared<Opened>();
   opened->connected = TRY(Connect(runtime_, config_file_));
   opened->fs = TRY(FileSystem::Open(opened->connected->cluster(),
-                                    {.memory_bytes = kMemoryBytes, .memory_is_configured = false}));
+                                    {.memory_bytes = kMemoryBytes, .memory_by = nullptr}));
   opened->events = std::make_unique<EventFollower>(opened->connected->cluster());
   opened->told = std::make_unique<HostEvents>(opened->connected->cluster());
   {

@@ -40,7 +40,7 @@ class ClusterFileSystem final : public FileSystem {
  public:
   ClusterFileSystem(Cluster& cluster, const Options& options, std::vector<std::string> exported)
       : cluster_(cluster),
-        memory_is_configured_(options.memory_is_configured),
+        memory_by_(options.memory_by),
         exported_(std::move(exported)),
         files_(cluster, options) {
     records().listed().Keep(options.listed_age);
@@ -384,7 +384,7 @@ class ClusterFileSystem final : public FileSystem {
           {{"cluster", cluster_.config().name}, {"why", config.error()}});
       return config.error();
     }
-    if (memory_is_configured_) SetMemory(config->memory_bytes);
+    if (memory_by_) SetMemory(memory_by_(*config));
     const auto fixed = cluster_.config().FixedSettingsThatDiffer(*config);
     Log(LogLevel::kInfo, "configuration read again",
         {{"cluster", config->name},
@@ -712,7 +712,7 @@ class ClusterFileSystem final : public FileSystem {
   }
 
   Cluster& cluster_;
-  const bool memory_is_configured_;
+  const std::function<uint64_t(const ClusterConfig&)> memory_by_;
   const std::vector<std::string> exported_;  // the names that lead to what paths begin at
   OpenFiles files_;
   PendingFiles pending_{files_};

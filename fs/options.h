@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/runtime.h"
@@ -23,8 +24,10 @@ struct FileSystemOptions {
   // own in this one, up to so many bytes. Empty: they are not.
   std::string disk_cache_directory;
   uint64_t disk_cache_bytes = kUsualDiskCacheBytes;
-  // Whether Reload() changes memory_bytes.
-  bool memory_is_configured = true;
+  // What Reload() sets memory_bytes to; null: it leaves it alone.
+  std::function<uint64_t(const ClusterConfig& config)> memory_by = [](const ClusterConfig& config) {
+    return config.memory_bytes;
+  };
   // Makes the one who looks after files that were committed here (fs/caretaker.h); none: nobody
   // does. Programs give upkeep/host_care.h.
   MakeCaretaker* caretaker = nullptr;

@@ -32,6 +32,7 @@
 #include "cluster/connect.h"
 #include "cluster/log_setting.h"
 #include "fs/file_system.h"
+#include "fuse/mount_memory.h"
 #include "fuse/mount_options.h"
 #include "fuse/operations.h"
 #include "fuse/remount.h"
@@ -268,10 +269,10 @@ Status Serve(const Arguments& arguments, const Ready& ready) {
   SetLogFormat(TRY(LogFormatOf(arguments.config_file)));
   const auto connected = TRY(Connect(runtime, arguments.config_file));
   Cluster& cluster = connected->cluster();
-  const uint64_t memory_bytes = arguments.mount.cache_bytes.value_or(cluster.config().memory_bytes);
   const ClusterConfig& config = cluster.config();
-  FileSystem::Options options{.memory_bytes = memory_bytes};
-  options.memory_is_configured = !arguments.mount.cache_bytes.has_value();
+  MountMemory memory_part(arguments.mount.cache_bytes);
+  FileSystem::Options options{.memory_bytes = memory_part.By(config)};
+  options.memory_by = [&](const ClusterConfig& reloaded) { return memory_part.By(reloaded); };
   options.caretaker = &MakeHostCare;
   options.exported = arguments.mount.subdirectory;
   options.listed_age = arguments.mount.attribute_age;
@@ -279,6 +280,7 @@ Status Serve(const Arguments& arguments, const Ready& ready) {
   options.disk_cache_bytes =
       arguments.mount.cache_directory_bytes.value_or(config.cache_directory_bytes);
   const auto file_system = TRY(FileSystem::Open(cluster, options));
+  const MountMemoryFollower follower(runtime, memory_part, *file_system);
   const auto reload = TRY(SignalWatch::Start(SIGUSR1, [&file_system] {
     (void)file_system->Reload();  // a failure is in the log
   }));

@@ -66,7 +66,7 @@ Result<std::unique_ptr<Oss>> Oss::Start(const std::string& config_file, const st
   FileSystem::Options options;
   options.caretaker = &MakeHostCare;
   options.exported = root;
-  options.memory_is_configured = !light;
+  if (light) options.memory_by = nullptr;
   options.memory_bytes = light ? kLightMemoryBytes : cluster.config().memory_bytes;
   if (!light) {
     options.disk_cache_directory = cluster.config().cache_directory;

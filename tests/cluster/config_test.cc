@@ -86,6 +86,7 @@ TEST_F(ClusterConfigTest, WhatIsNotSaidHasADefault) {
   EXPECT_EQ(config->replicas, 5);
   EXPECT_EQ(config->groups, 512u);
   EXPECT_EQ(config->memory_bytes, std::max<uint64_t>(MachineMemory() / 8, 16 << 20));
+  EXPECT_FALSE(config->memory_is_said);
   EXPECT_FALSE(config->durable_close);
   EXPECT_EQ(config->drive_timeout, seconds(5));
   EXPECT_EQ(config->open_timeout, seconds(10));
@@ -118,6 +119,7 @@ TEST_F(ClusterConfigTest, EverythingCanBeSaid) {
   EXPECT_EQ(config->replicas, 1);
   EXPECT_EQ(config->groups, 64u);
   EXPECT_EQ(config->memory_bytes, 64u << 20);
+  EXPECT_TRUE(config->memory_is_said);
   EXPECT_EQ(config->cache_directory, "/c");
   EXPECT_EQ(config->cache_directory_bytes, 1u << 30);
   EXPECT_EQ(config->drive_timeout, milliseconds(250));

@@ -54,8 +54,8 @@ inline std::string ReadAll(OpenFile& file, uint64_t offset = 0, size_t size = 4 
 }
 
 // With block maps in pages as soon as there are two runs, or several pages with some more.
-inline constexpr FileSystem::Options kTinyPages{.inline_map_bytes = 40, .map_page_bytes = 100};
-inline constexpr FileSystem::Options kSmallPages{.inline_map_bytes = 150, .map_page_bytes = 60};
+inline const FileSystem::Options kTinyPages{.inline_map_bytes = 40, .map_page_bytes = 100};
+inline const FileSystem::Options kSmallPages{.inline_map_bytes = 150, .map_page_bytes = 60};
 
 // Nothing is wrong, nothing was left out, and nothing is left over.
 inline void ExpectClean(const CheckReport& report) {
