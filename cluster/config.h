@@ -23,7 +23,7 @@ struct DriveCredentials {
 };
 
 inline constexpr uint32_t kMaxInlineBytes =
-    32 << 10;  // of an inode, a register of 64 KiB with all it holds
+    32 << 10;  // of an inode, a register of 128 KiB with all it holds
 
 // Sizes of the cache on a local disk.
 inline constexpr uint64_t kLeastDiskCacheBytes = 16 << 20;

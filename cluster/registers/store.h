@@ -42,7 +42,7 @@ namespace pinstripe {
 
 struct Quorums;
 
-inline constexpr size_t kMaxRegisterBytes = 64 << 10;
+inline constexpr size_t kMaxRegisterBytes = 128 << 10;
 
 // How long a replica's answer may be counted, from when it was asked, by the clock of the asker. A
 // change or read that took longer looks again. The same everywhere, whatever the timeouts are.

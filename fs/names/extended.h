@@ -21,7 +21,10 @@ inline constexpr std::string_view kCapability = "security.capability";
 
 inline constexpr size_t kMaxExtendedNameBytes = 255;
 inline constexpr size_t kMaxExtendedValueBytes = 64 << 10;
-inline constexpr size_t kMaxExtendedBytes = 32 << 10;  // as they are encoded; docs/format.md
+// As they are encoded: one of the largest values, and some more. What else an inode holds
+// (kMaxInlineBytes or a block map of about as much, keepers, a rename) fits beside it in a
+// register.
+inline constexpr size_t kMaxExtendedBytes = 80 << 10;
 
 // ENOTSUP (another name space), EINVAL, ERANGE (too long).
 Status CheckExtendedName(std::string_view name);

@@ -418,7 +418,8 @@ TEST_F(AclsTest, ARemovedDirectoryHasItsListStill) {
 
 TEST_F(AclsTest, AFullInodeTakesNone) {
   const InodeId file = Make("file", "x");
-  ASSERT_OK(fs_->SetExtended(file, "user.big", std::string(32'700, 'x')));
+  ASSERT_OK(fs_->SetExtended(file, "user.big", std::string(64 << 10, 'x')));
+  ASSERT_OK(fs_->SetExtended(file, "user.more", std::string(16'300, 'x')));
   EXPECT_FAILS(fs_->SetExtended(file, kAccessAcl, EncodeAcl(kNamed)), ENOSPC);
   EXPECT_EQ(ModeOfInode(file), 0644u);
 }

@@ -58,24 +58,55 @@ TEST_F(ExtendedTest, LimitsAreLinuxsAndTheInodes) {
   EXPECT_FAILS(fs_->SetExtended(file, "other.x", "v"), ENOTSUP);
   EXPECT_FAILS(fs_->GetExtended(file, "security.selinux"), ENOTSUP);
   EXPECT_FAILS(fs_->SetExtended(file, "user.big", std::string((64 << 10) + 1, 'x')), E2BIG);
-  EXPECT_FAILS(fs_->SetExtended(file, "user.big", std::string(64 << 10, 'x')), ENOSPC);
-  ASSERT_OK(fs_->SetExtended(file, "user.big", std::string(32'000, 'x')));
-  EXPECT_FAILS(fs_->SetExtended(file, "user.more", std::string(1000, 'x')), ENOSPC);
-  EXPECT_EQ(fs_->ListExtended(file)->size(), 2u);
+  const std::string largest = Pattern(7, 64 << 10);
+  ASSERT_OK(fs_->SetExtended(file, "user.big", largest));
+  EXPECT_EQ(*NewHost()->GetExtended(file, "user.big"), largest);
+  ASSERT_OK(fs_->SetExtended(file, "user.more", std::string(15'500, 'x')));
+  EXPECT_FAILS(fs_->SetExtended(file, "user.most", std::string(1000, 'x')), ENOSPC);
+  EXPECT_EQ(fs_->ListExtended(file)->size(), 3u);
   // What there is leaves room for everything else that an inode has.
   const std::string name(255, 'f');
   ASSERT_OK(fs_->Rename(kRootInode, "file", kRootInode, name));
-  EXPECT_EQ(fs_->GetExtended(file, "user.big")->size(), 32'000u);
+  EXPECT_EQ(*fs_->GetExtended(file, "user.big"), largest);
 
   const InodeId link = fs_->MakeSymlink(kRootInode, "l", "x", {})->inode;
   EXPECT_FAILS(fs_->SetExtended(link, "user.a", "v"), EPERM);
   EXPECT_OK(fs_->SetExtended(link, "trusted.a", "v"));
 }
 
+// With the largest inline data, which a file keeps while it is opened, written and moved.
+TEST_F(ExtendedTest, TheLargestAreNoHindranceToAFileThatLivesInItsInode) {
+  machines_.config().inline_limit = kMaxInlineBytes;
+  Host host = NewHost();
+  const InodeId file = Make("file", "x");
+  ASSERT_OK(host->SetExtended(file, "user.big", Pattern(7, 64 << 10)));
+  ASSERT_OK(host->SetExtended(file, "user.more", Pattern(8, 16'000)));
+  const std::string contents = Pattern(9, kMaxInlineBytes);
+  auto open = host->Open(file, FileSystem::Access::kWrite);
+  ASSERT_OK(open);
+  ASSERT_OK((*open)->Write(0, AsBytes(contents)));
+  ASSERT_OK((*open)->Close());
+  EXPECT_TRUE(InodeOf(file).map == std::nullopt);
+  const std::string name(255, 'n');
+  ASSERT_OK(host->Rename(kRootInode, "file", kRootInode, name));
+  EXPECT_EQ(Contents("/" + name), contents);
+  EXPECT_EQ(*fs_->GetExtended(file, "user.more"), Pattern(8, 16'000));
+}
+
+// The drives do not tell of so much in the message that brings them a new file.
+TEST_F(ExtendedTest, ADirectoryMayHaveTheLargest) {
+  const InodeId d = MakeDirectory("d");
+  ASSERT_OK(fs_->SetExtended(d, "user.big", std::string(64 << 10, 'x')));
+  Make("file", "contents", d);
+  EXPECT_EQ(Contents("/d/file"), "contents");
+  ASSERT_OK(fs_->Unlink(d, "file"));
+  ASSERT_OK(fs_->RemoveDirectory(kRootInode, "d"));
+}
+
 TEST_F(ExtendedTest, AFileInManyPiecesHasLessRoomForThem) {
   Inode inode;
   inode.size = 1 << 20;
-  inode.inline_data = std::string(60'000, 'x');  // stands for a large block map
+  inode.inline_data = std::string(125'000, 'x');  // stands for a large block map
   EXPECT_OK(SetExtended(9, inode, "user.a", std::string(1000, 'x'), Mode::kSet));
   EXPECT_FAILS(SetExtended(9, inode, "user.b", std::string(5000, 'x'), Mode::kSet), ENOSPC);
   EXPECT_EQ(inode.attributes.size(), 1u);
