@@ -501,7 +501,8 @@ bool RegisterCall::AllKnowGuards() const {
 }
 
 std::unique_ptr<RegisterCall::Round> RegisterCall::SendFastRound(
-    OwnChange& own, const RememberedRegister& remembered, const std::optional<First>& first) {
+    OwnChange& own, const RememberedRegister& remembered, const std::optional<First>& first,
+    const RegisterCall* witness) {
   const Ballot ballot = Ballot::Fast(own.slot);
   const ReplicaState next{ballot, ballot, own.proposal};
   Drive::PutRequest request = EncodeRegisterPut(key_, {}, next, terms_.durability, terms_.room);
@@ -528,7 +529,7 @@ std::unique_ptr<RegisterCall::Round> RegisterCall::SendFastRound(
           if (state.has_value()) cache->Learn(key, i, {state->promised, state->accepted});
         });
   }
-  return PostPuts(std::move(steps), first ? first->witness : nullptr);
+  return PostPuts(std::move(steps), witness);
 }
 
 bool RegisterCall::AwaitFastRound(OwnChange& own, Round& round) {

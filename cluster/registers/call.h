@@ -105,16 +105,17 @@ class RegisterCall {
   bool FastRound(OwnChange& own, const RememberedRegister& remembered);
 
   // The same in two halves, between which others can be sent. With `first`, a call on the same
-  // replicas whose fast round was sent before: each of these takes `own` only once it has that, and
-  // tells then what it holds of the witness. The drives are to know guards (AllKnowGuards).
+  // replicas whose fast round was sent before: each of these takes `own` only once it has that. The
+  // drives are to know guards (AllKnowGuards). With `witness`, another call on these replicas: each
+  // of them tells, once it took `own`, what it holds of that.
   struct Round;
   struct First {
     const RegisterCall& call;
     uint64_t slot;  // that was proposed for there
-    const RegisterCall* witness = nullptr;
   };
   std::unique_ptr<Round> SendFastRound(OwnChange& own, const RememberedRegister& remembered,
-                                       const std::optional<First>& first = std::nullopt);
+                                       const std::optional<First>& first = std::nullopt,
+                                       const RegisterCall* witness = nullptr);
   bool AwaitFastRound(OwnChange& own, Round& round);
   bool AllKnowGuards() const;
 

@@ -50,6 +50,7 @@ class RegisterStore::Impl {
                        RegisterHolding* holding);
   BothOutcomes ChangeBoth(Wanted first, Wanted second, ChangeTerms terms,
                           const RegisterName* witness);
+  WitnessedOutcome ChangeWitnessed(Wanted wanted, ChangeTerms terms, const RegisterName& witness);
   Result<RegisterValue> ReadPinned(const RegisterName& name);
   Result<ScanPage> ScanAfter(RegisterHolding& mark, const std::string& first,
                              const std::string& last, size_t max);
@@ -154,9 +155,11 @@ class RegisterStore::Impl {
     RegisterHolding* holding = nullptr;  // to be set
   };
   Status Check(const Attempt& attempt) const;
-  // Sends the fast rounds of both at once, if both can have one now. What is known of the witness.
-  std::optional<RegisterValue> TryBoth(Attempt& first, Attempt& second,
-                                       const RegisterName* witness);
+  // Sends the fast round of `last`, and at once that of `first` if any, if all can have one now.
+  // What is known of the witness.
+  std::optional<RegisterValue> TryFast(Attempt* first, Attempt& last, const RegisterName* witness);
+  // Makes its call, if that can have a fast round now; null if not.
+  std::shared_ptr<const RememberedRegister> Begin(Attempt& attempt, const GroupReplicas& replicas);
   void Propose(RegisterCall& call, const RememberedRegister& remembered, Attempt& attempt);
   ChangeOutcome Carry(Attempt& attempt);
   Result<ChangeOutcome> TryChange(RegisterCall& call, Attempt& attempt);
@@ -293,7 +296,7 @@ RegisterStore::BothOutcomes RegisterStore::Impl::ChangeBoth(Wanted first, Wanted
     const ChangeOutcome refused{{.effect = Effect::kRefused, .why = possible}, {}};
     return {refused, refused, {}};
   }
-  auto told = TryBoth(one, other, witness);
+  auto told = TryFast(&one, other, witness);
   BothOutcomes outcomes{.first = Carry(one), .second = {}, .witness = std::move(told)};
   const bool sent = other.own.sent;
   if (outcomes.first.applied() || (sent && !outcomes.first.unknown())) {
@@ -307,45 +310,65 @@ RegisterStore::BothOutcomes RegisterStore::Impl::ChangeBoth(Wanted first, Wanted
   return outcomes;
 }
 
-std::optional<RegisterValue> RegisterStore::Impl::TryBoth(Attempt& first, Attempt& second,
-                                                          const RegisterName* witness) {
-  const GroupReplicas replicas = locator_.Replicas(first.name.group);
-  if (!replicas.refused.ok()) return std::nullopt;
-  Attempt* const attempts[] = {&first, &second};
-  std::shared_ptr<const RememberedRegister> remembered[2];
-  for (size_t i = 0; i < 2; ++i) {
-    Attempt& it = *attempts[i];
-    it.replicas = replicas;
-    it.call = std::make_unique<RegisterCall>(context_, it.name, replicas, it.terms);
-    remembered[i] = Recall(*it.call, it.seen.slot, it.call->replicas());
+RegisterStore::WitnessedOutcome RegisterStore::Impl::ChangeWitnessed(Wanted wanted,
+                                                                     ChangeTerms terms,
+                                                                     const RegisterName& witness) {
+  Attempt attempt(std::move(wanted.name), wanted.seen, std::move(wanted.value), terms);
+  Status possible = Check(attempt);
+  if (possible.ok() && witness.group != attempt.name.group) {
+    possible = Fail(EINVAL, "a register's witness is one of its group");
   }
-  const bool can = remembered[0] != nullptr && first.call->CanGoFast(*remembered[0]) &&
-                   remembered[1] != nullptr && second.call->CanGoFast(*remembered[1]);
-  if (!can) {
-    first.call.reset();
-    second.call.reset();
+  if (!possible.ok()) return {{{.effect = Effect::kRefused, .why = possible}, {}}, {}};
+  auto told = TryFast(nullptr, attempt, &witness);
+  return {Carry(attempt), std::move(told)};
+}
+
+std::optional<RegisterValue> RegisterStore::Impl::TryFast(Attempt* first, Attempt& last,
+                                                          const RegisterName* witness) {
+  const GroupReplicas replicas = locator_.Replicas(last.name.group);
+  if (!replicas.refused.ok()) return std::nullopt;
+  const auto first_before = first != nullptr ? Begin(*first, replicas) : nullptr;
+  const auto last_before = Begin(last, replicas);
+  if ((first != nullptr && first_before == nullptr) || last_before == nullptr) {
+    if (first != nullptr) first->call.reset();
+    last.call.reset();
     return std::nullopt;
   }
-  for (size_t i = 0; i < 2; ++i) Propose(*attempts[i]->call, *remembered[i], *attempts[i]);
-  std::optional<RegisterCall> asked;
-  if (witness != nullptr) asked.emplace(context_, *witness, replicas);
+  if (first != nullptr) Propose(*first->call, *first_before, *first);
+  Propose(*last.call, *last_before, last);
   std::optional<RegisterCall::First> guard;
-  if (first.call->AllKnowGuards()) {
-    guard.emplace(RegisterCall::First{*first.call, first.own.slot, asked ? &*asked : nullptr});
+  if (first != nullptr && first->call->AllKnowGuards()) {
+    guard.emplace(RegisterCall::First{*first->call, first->own.slot});
   }
+  std::optional<RegisterCall> asked;
+  // What a drive tells counts if it took both.
+  if (witness != nullptr && (first == nullptr || guard)) {
+    asked.emplace(context_, *witness, replicas);
+  }
+  std::unique_ptr<RegisterCall::Round> sent_first;
   std::optional<SendTogether> together(std::in_place);
-  const auto sent_first = first.call->SendFastRound(first.own, *remembered[0]);
-  const auto sent_second = second.call->SendFastRound(second.own, *remembered[1], guard);
+  if (first != nullptr) sent_first = first->call->SendFastRound(first->own, *first_before);
+  const auto sent_last =
+      last.call->SendFastRound(last.own, *last_before, guard, asked ? &*asked : nullptr);
   together.reset();
-  first.is_chosen = first.call->AwaitFastRound(first.own, *sent_first);
-  second.is_chosen = second.call->AwaitFastRound(second.own, *sent_second);
-  if (!asked || !guard || !first.is_chosen || !second.is_chosen) return std::nullopt;
-  const auto chosen = asked->Witness(*sent_second);
+  if (first != nullptr) first->is_chosen = first->call->AwaitFastRound(first->own, *sent_first);
+  last.is_chosen = last.call->AwaitFastRound(last.own, *sent_last);
+  if (!asked || !last.is_chosen || (first != nullptr && !first->is_chosen)) return std::nullopt;
+  const auto chosen = asked->Witness(*sent_last);
   if (!chosen) return std::nullopt;
   // A memory of the same may know more replicas than those who were waited for.
   const auto known = context_.cache->Find(asked->key());
   if (known == nullptr || known->slot != chosen->slot) Remember(*asked, *chosen);
   return ValueOf(*asked, *chosen);
+}
+
+std::shared_ptr<const RememberedRegister> RegisterStore::Impl::Begin(
+    Attempt& attempt, const GroupReplicas& replicas) {
+  attempt.replicas = replicas;
+  attempt.call = std::make_unique<RegisterCall>(context_, attempt.name, replicas, attempt.terms);
+  auto remembered = Recall(*attempt.call, attempt.seen.slot, attempt.call->replicas());
+  if (remembered != nullptr && attempt.call->CanGoFast(*remembered)) return remembered;
+  return nullptr;
 }
 
 ChangeOutcome RegisterStore::Impl::Carry(Attempt& attempt) {
@@ -708,6 +731,11 @@ RegisterStore::BothOutcomes RegisterStore::ChangeBoth(Wanted first, Wanted secon
                                                       ChangeTerms terms,
                                                       const RegisterName* witness) {
   return impl_->ChangeBoth(std::move(first), std::move(second), terms, witness);
+}
+
+RegisterStore::WitnessedOutcome RegisterStore::ChangeWitnessed(Wanted wanted, ChangeTerms terms,
+                                                               const RegisterName& witness) {
+  return impl_->ChangeWitnessed(std::move(wanted), terms, witness);
 }
 
 Result<RegisterValue> RegisterStore::ReadPinned(const RegisterName& name) {

@@ -241,6 +241,13 @@ class RegisterStore {
   BothOutcomes ChangeBoth(Wanted first, Wanted second, ChangeTerms terms = {},
                           const RegisterName* witness = nullptr);
 
+  // As Change() to a value, with a witness as above.
+  struct WitnessedOutcome {
+    ChangeOutcome change;
+    std::optional<RegisterValue> witness;
+  };
+  WitnessedOutcome ChangeWitnessed(Wanted wanted, ChangeTerms terms, const RegisterName& witness);
+
   // As Read(). A change whose fast round was sent before, and which is not in what is read, never
   // succeeds in that round any more. 2 round trips, or 3 where it has to be accepted once more.
   Result<RegisterValue> ReadPinned(const RegisterName& name);

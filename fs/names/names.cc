@@ -211,14 +211,18 @@ Result<InodeId> Names::ParentOf(InodeId directory) {
   return TooBusy(fmt::format("directory {:016x}", directory));
 }
 
-Result<StoredInode> Names::Update(InodeId id, const Edit& edit, ChangeTerms terms) {
+Result<StoredInode> Names::Update(InodeId id, const Edit& edit, ChangeTerms terms,
+                                  std::optional<StoredInode> known) {
   for (Attempts attempts; attempts.Next();) {
-    StoredInode stored = TRY(Load(id));
+    const bool may_be_old = known.has_value();
+    StoredInode stored = known ? *std::exchange(known, std::nullopt) : TRY(Load(id));
     if (!TRY(TakeMarkOff(id, stored))) return Fail(ENOENT, "inode {:016x} was replaced", id);
     Inode inode = stored.inode;
     const int64_t now = records_.WallClock();
     times_.Complete(id, inode);
-    TRY(edit(inode));
+    const Status edited = edit(inode);
+    if (!edited.ok() && may_be_old) continue;
+    TRY(edited);
     Records::InodeChange change = records_.ChangeInode(id, stored.slot, inode, terms);
     ++updates_;
     TRY(change.why);
@@ -226,7 +230,7 @@ Result<StoredInode> Names::Update(InodeId id, const Edit& edit, ChangeTerms term
       times_.Forget(id, now);
       return *std::move(change.now);
     }
-    attempts.Pause(runtime_);
+    if (!may_be_old) attempts.Pause(runtime_);
   }
   return TooBusy(fmt::format("change inode {:016x}", id));
 }
@@ -487,10 +491,10 @@ Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view 
           inode.changed = records_.WallClock();
           return {};
         },
-        Durability::kWriteThrough));
+        Durability::kWriteThrough, records_.FindRecent(id)));
     const Entry entry{.inode = id, .kind = linked.inode.kind, .nonce = std::nullopt};
     const auto change =
-        records_.ChangeEntry(directory, name, place.slot, entry, Durability::kWriteThrough);
+        records_.AddEntry(directory, name, place.slot, entry, Durability::kWriteThrough);
     // If nobody can tell whether this happened, the count stays: it may be too high, never too low.
     if (change.unknown()) return Failed(change.why);
     if (!change.applied()) {
@@ -499,7 +503,8 @@ Result<StoredInode> Names::Link(InodeId id, InodeId directory, std::string_view 
       attempts.Pause(runtime_);
       continue;
     }
-    const Result<bool> touched = NoteGain(directory, place.directory);
+    const Result<bool> touched =
+        NoteGain(directory, place.directory, Subdirectories::kSame, change.directory);
     if (touched.has_value() && *touched) return linked;
     const Changed taken = TakeBack({.directory = directory, .name = std::string(name), .seen = {}},
                                    change.now.slot, std::nullopt, touched);

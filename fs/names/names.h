@@ -112,8 +112,10 @@ class Names {
   Result<InodeId> ParentOf(InodeId directory);
 
   // Changes an inode however often others do so at the same time.
+  // Where it was `known` a moment ago it is not read first; `edit` is asked again if that was old.
   using Edit = std::function<Status(Inode&)>;
-  Result<StoredInode> Update(InodeId id, const Edit& edit, ChangeTerms terms = {});
+  Result<StoredInode> Update(InodeId id, const Edit& edit, ChangeTerms terms = {},
+                             std::optional<StoredInode> known = std::nullopt);
 
   // Writes a new inode and its name where `place` was found without one, or, with `replace`, over
   // what is there. Null when somebody else was there first.
@@ -281,6 +283,7 @@ class Names {
   struct Begun {
     StoredInode source;  // directories
     StoredInode target;
+    std::optional<StoredInode> replaced;
   };
   // True: it happened. False: it did not, and never will. Null: somebody else ended it.
   using Ending = std::optional<bool>;
@@ -295,7 +298,9 @@ class Names {
   };
   Result<Placed> PlaceTarget(InodeId id, const RenameIntent& intent, const Entry& entry, bool taken,
                              const std::optional<Begun>& begun);
-  Result<std::optional<StoredInode>> MarkReplaced(InodeId id, const RenameIntent& intent);
+  // `seen` is what it was looked at as, if that is known.
+  Result<std::optional<StoredInode>> MarkReplaced(InodeId id, const RenameIntent& intent,
+                                                  std::optional<StoredInode> seen);
   Result<bool> IsEmptyAsMarked(InodeId directory, const StoredInode& marked);
   Status FenceTarget(const RenameIntent& intent, InodeId id);
   Status ReleaseSource(InodeId id, const RenameIntent& intent, std::optional<uint64_t> slot);

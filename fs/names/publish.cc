@@ -116,7 +116,7 @@ Names::Publication Names::Publish(const NewName& name, InodeId id, StoredInode& 
     if (seen->entry) durability = Durability::kWriteThrough;
     const auto change =
         given ? *std::exchange(given, std::nullopt)
-              : records_.ChangeEntry(name.directory, name.name, seen->slot, entry, durability);
+              : records_.AddEntry(name.directory, name.name, seen->slot, entry, durability);
     if (change.unknown()) return {change};
     lasts = change.applied() && durability == Durability::kWriteThrough;
     if (!change.applied()) {

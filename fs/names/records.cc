@@ -352,11 +352,28 @@ Records::NamedInode Records::CreateBeside(InodeId directory, std::string_view na
   if (!is_safe && both.second.applied()) unsynced_.Add(begun, wanted[1].name, both.second.now);
   NamedInode made{id, InodeChanged(id, inode, both.first, losses, at),
                   EntryChanged(directory, name, entry, both.second)};
-  if (both.witness) {
-    auto read = Learn(*both.witness, directory, at);
-    if (read.has_value()) made.entry.directory = *std::move(read);
-  }
+  made.entry.directory = DirectoryBy(both.witness, directory, at);
   return made;
+}
+
+Records::EntryChange Records::AddEntry(InodeId directory, std::string_view name, uint64_t slot,
+                                       const Entry& entry, ChangeTerms terms) {
+  const RegisterStore::Wanted wanted{
+      NameOf(directory, name), {.slot = slot, .value = std::nullopt}, entry.Encode()};
+  const bool is_safe = terms.durability == Durability::kWriteThrough;
+  const auto begun = is_safe ? nullptr : unsynced_.Begin();
+  const Time at = runtime().Now();
+  auto [outcome, witness] = cluster_.registers().ChangeWitnessed(wanted, terms, NameOf(directory));
+  if (!is_safe && outcome.applied()) unsynced_.Add(begun, wanted.name, outcome.now);
+  EntryChange change = EntryChanged(directory, name, entry, std::move(outcome));
+  change.directory = DirectoryBy(witness, directory, at);
+  return change;
+}
+
+std::optional<StoredInode> Records::DirectoryBy(const std::optional<RegisterValue>& witness,
+                                                InodeId directory, Time at) {
+  if (!witness) return std::nullopt;
+  return Learn(*witness, directory, at).value_or(std::nullopt);
 }
 
 Result<std::optional<StoredInode>> Records::FindInodePinned(InodeId id) {

@@ -107,6 +107,10 @@ class Records {
   };
   EntryChange ChangeEntry(InodeId directory, std::string_view name, uint64_t slot,
                           const std::optional<Entry>& entry, ChangeTerms terms = {});
+  // The same for whoever needs to know of the directory once it has the entry: the drives tell of
+  // both at once, if they can.
+  EntryChange AddEntry(InodeId directory, std::string_view name, uint64_t slot, const Entry& entry,
+                       ChangeTerms terms = {});
 
   // Writes a new inode and its entry, where that is in this slot. At once, if the two are together:
   // an inode lies where the entry does that it is made with, but a directory lies where nothing is.
@@ -178,6 +182,9 @@ class Records {
                            uint64_t losses, Time at);
   EntryChange EntryChanged(InodeId directory, std::string_view name,
                            const std::optional<Entry>& entry, ChangeOutcome outcome);
+  // What is known of the directory by the witness of such a change, asked for at `at`.
+  std::optional<StoredInode> DirectoryBy(const std::optional<RegisterValue>& witness,
+                                         InodeId directory, Time at);
   Result<std::optional<StoredInode>> Learn(const Result<RegisterValue>& read, InodeId id, Time at);
   Result<Found> FoundIn(const Question& question, std::optional<StoredInode> directory,
                         const Result<RegisterValue>& entry, InodeId guess,

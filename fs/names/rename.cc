@@ -79,12 +79,14 @@ Result<std::optional<uint64_t>> Names::TakeSource(const RenameIntent& intent, co
 }
 
 // As it is with the mark; null: it has changed since it was looked at, and cannot be replaced.
-Result<std::optional<StoredInode>> Names::MarkReplaced(InodeId id, const RenameIntent& intent) {
+Result<std::optional<StoredInode>> Names::MarkReplaced(InodeId id, const RenameIntent& intent,
+                                                       std::optional<StoredInode> seen) {
   const ReplacementMark mark{id, intent.nonce, {intent.target, intent.target_name}};
   const auto is_marked = [&](const std::optional<StoredInode>& stored) {
     return stored && stored->inode.mark && stored->inode.mark->nonce == mark.nonce;
   };
-  std::optional<StoredInode> stored = TRY(records_.FindInode(intent.replaced));
+  std::optional<StoredInode> stored =
+      seen ? std::move(seen) : TRY(records_.FindInode(intent.replaced));
   // By the mark alone a directory is told to get another parent.
   const bool reparents = intent.exchange == FileKind::kDirectory && intent.source != intent.target;
   if (is_marked(stored)) {
@@ -198,6 +200,7 @@ Result<Names::Placed> Names::PlaceTarget(InodeId id, const RenameIntent& intent,
   StoredEntry found{.entry = std::nullopt, .slot = intent.target_slot};
   Placed placed;
   bool lasts = false;
+  std::optional<StoredInode> directory;  // once the entry was there
   // If the source is not there any more, others may have done all of it.
   const bool looks = !begun || !taken;
   if (looks) found = TRY(records_.FindEntry(intent.target, intent.target_name));
@@ -208,7 +211,7 @@ Result<Names::Placed> Names::PlaceTarget(InodeId id, const RenameIntent& intent,
     const InodeId named = found.entry ? found.entry->inode : 0;
     bool is_as_seen = !looks || named == intent.replaced;
     if (is_as_seen && intent.replaced != 0) {
-      placed.replaced = TRY(MarkReplaced(id, intent));
+      placed.replaced = TRY(MarkReplaced(id, intent, begun ? begun->replaced : std::nullopt));
       is_as_seen = placed.replaced.has_value();
       // Something may have come into it until it bore the mark.
       const bool replaces_directory =
@@ -216,11 +219,12 @@ Result<Names::Placed> Names::PlaceTarget(InodeId id, const RenameIntent& intent,
       if (replaces_directory) is_as_seen = TRY(IsEmptyAsMarked(intent.replaced, *placed.replaced));
     }
     if (is_as_seen) {
-      const auto change = records_.ChangeEntry(intent.target, intent.target_name,
-                                               intent.target_slot, entry, kFinishingSafely);
+      const auto change = records_.AddEntry(intent.target, intent.target_name, intent.target_slot,
+                                            entry, kFinishingSafely);
       TRY(change.why);
       lasts = change.applied();
       found = change.now;
+      if (lasts) directory = change.directory;
     } else {
       // Too late; or others have done this, and taken the mark of an exchange away.
       TRY(FenceTarget(intent, id));
@@ -235,7 +239,7 @@ Result<Names::Placed> Names::PlaceTarget(InodeId id, const RenameIntent& intent,
   std::optional<StoredInode> seen;
   if (begun && !(intent.exchange && intent.source == intent.target)) seen = begun->target;
   placed.is_there =
-      TRY(NoteGain(intent.target, std::move(seen), CountInTarget(intent, entry.kind)));
+      TRY(NoteGain(intent.target, std::move(seen), CountInTarget(intent, entry.kind), directory));
   if (placed.is_there) return placed;
   TRY(records_.ChangeEntry(intent.target, intent.target_name, found.slot, std::nullopt).why);
   return Placed();
@@ -405,8 +409,9 @@ Result<bool> Names::MoveWithIntent(const Wanted& wanted, const Place& from, cons
   const auto change = records_.ChangeInode(from.id, moved.slot, inode, Durability::kWriteThrough);
   TRY(change.why);
   if (!change.applied()) return false;
-  const auto ending =
-      Finish(from.id, *change.now, Begun{.source = from.directory, .target = to.directory});
+  Begun begun{.source = from.directory, .target = to.directory, .replaced = std::nullopt};
+  if (to.found()) begun.replaced = to.inode;
+  const auto ending = Finish(from.id, *change.now, begun);
   if (!ending.has_value()) {
     return Fail(EIO, "rename '{}' to '{}' may have happened, or may yet: {}", wanted.source_name,
                 wanted.target_name, ending.error().message());

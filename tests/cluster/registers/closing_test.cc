@@ -84,16 +84,28 @@ class ClosingGame {
     }
   }
 
+  // A new file its name, or one that is there already.
+  std::pair<bool, std::optional<RegisterValue>> Give(RegisterStore& store,
+                                                     const RegisterName& inode,
+                                                     const RegisterName& name,
+                                                     const RegisterValue& entry) {
+    if (sim_.Chance(0.5)) {
+      auto both = store.ChangeBoth({inode, {}, "inode"}, {name, entry, inode.key}, {}, &kDirectory);
+      return {both.first.applied() && both.second.applied(), std::move(both.witness)};
+    }
+    if (!store.Change(inode, {}, "inode").applied()) return {};
+    auto [change, witness] = store.ChangeWitnessed({name, entry, inode.key}, {}, kDirectory);
+    return {change.applied(), std::move(witness)};
+  }
+
   void Make(RegisterStore& store, int maker) {
     RegisterValue entry;
     for (int round = 0; round < 6; ++round) {
       sim_.Sleep(sim_.Between(0ms, 80ms));
       const RegisterName inode{7, fmt::format("I{} {}", maker + 1, round)};
-      const auto both = store.ChangeBoth({inode, {}, "inode"}, {EntryOf(maker), entry, inode.key},
-                                         {}, &kDirectory);
-      const bool is_made = both.first.applied() && both.second.applied();
+      const auto [is_made, witness] = Give(store, inode, EntryOf(maker), entry);
       if (is_made) {
-        const bool told = both.witness && both.witness->value == "open";
+        const bool told = witness && witness->value == "open";
         witnessed_ += told;
         if (told || IsOpen(store)) told_[maker] = true;
       }

@@ -1119,6 +1119,39 @@ TEST_F(BothTest, ComeWithTheWitness) {
   EXPECT_EQ(three_.set.requests().total(), 3u);
 }
 
+TEST_F(BothTest, OneAloneComesWithTheWitness) {
+  const RegisterName name{7, "I0"};
+  ASSERT_TRUE(other_->Change(name, {}, "directory").applied());
+  three_.Settle();
+  const auto outcome = store_->ChangeWitnessed(Entry(), Durability::kWriteThrough, name);
+  EXPECT_EQ(three_.RoundTrips(), 1);
+  EXPECT_TRUE(outcome.change.applied());
+  ASSERT_TRUE(outcome.witness);
+  EXPECT_EQ(outcome.witness->value, "directory");
+  three_.sim.Sleep(1s);
+  EXPECT_EQ(three_.set.requests().total(), 3u);
+  EXPECT_EQ(three_.set.requests().durable_put, 3u);
+  EXPECT_EQ(ValueOf({7, "E1"}), "entry");
+}
+
+// The fast round is what the witness rests on.
+TEST_F(BothTest, OneAloneHasNoWitnessWhereDrivesAreAway) {
+  three_.set.drives[1]->Set(Replicas::Down());
+  const auto outcome = store_->ChangeWitnessed(Entry(), {}, {7, "I0"});
+  EXPECT_TRUE(outcome.change.applied());
+  EXPECT_FALSE(outcome.witness);
+  EXPECT_EQ(store_->ChangeWitnessed(Entry(1), {}, {8, "I0"}).change.why.code(), EINVAL);
+}
+
+TEST_F(BothTest, OneAloneIsRefusedWhereItHasChanged) {
+  ASSERT_TRUE(other_->Change({7, "E1"}, {}, "another").applied());
+  const auto outcome = store_->ChangeWitnessed(Entry(), {}, {7, "I0"});
+  EXPECT_FALSE(outcome.change.applied());
+  EXPECT_OK(outcome.change.why);
+  EXPECT_EQ(outcome.change.now.value, "another");
+  EXPECT_FALSE(outcome.witness);
+}
+
 // One that is not there is a witness, too.
 TEST_F(BothTest, ComeWithAWitnessThatIsGone) {
   const RegisterName name{7, "I0"};

@@ -116,10 +116,9 @@ TEST_F(UnnamedTest, HasWhatItsDirectoryHandsOn) {
 // The drives fall silent at any moment of it, and come back. Where nobody can tell whether it was
 // named, nothing more can be done with it, so that it never has two names that count as one.
 TEST_F(UnnamedTest, WhoseNamingMayHaveHappenedIsNotUsedAnyMore) {
-  for (const DriveId drive : {1, 2, 3, 4, 5}) {
-    machines_.drive(drive).Set({.least_latency = std::chrono::milliseconds(1),
-                                .most_latency = std::chrono::milliseconds(1)});
-  }
+  const DriveFaults healthy{.least_latency = std::chrono::milliseconds(1),
+                            .most_latency = std::chrono::milliseconds(1)};
+  for (const DriveId drive : {1, 2, 3, 4, 5}) machines_.drive(drive).Set(healthy);
   int given_up = 0;
   int named_all_the_same = 0;
   bool succeeded = false;
@@ -130,9 +129,15 @@ TEST_F(UnnamedTest, WhoseNamingMayHaveHappenedIsNotUsedAnyMore) {
     bool over = false;
     sim_.Spawn("silence", [&] {
       sim_.Sleep(std::chrono::microseconds(500) * wait);
-      for (const DriveId drive : {1, 2, 3, 4, 5}) machines_.SetDown(drive, true);
+      // They are away, or do what they are asked for and do not say so.
+      for (const DriveId drive : {1, 2, 3, 4, 5}) {
+        DriveFaults faults = healthy;
+        faults.down = wait % 2 == 0;
+        faults.lose_answer = 1;
+        machines_.drive(drive).Set(faults);
+      }
       sim_.Sleep(std::chrono::minutes(1));
-      for (const DriveId drive : {1, 2, 3, 4, 5}) machines_.SetDown(drive, false);
+      for (const DriveId drive : {1, 2, 3, 4, 5}) machines_.drive(drive).Set(healthy);
       over = true;
     });
     auto linked = fs_->Link(file->inode(), kRootInode, name);
