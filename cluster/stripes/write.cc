@@ -329,19 +329,22 @@ class StripeWrite final : public StripeStore::PendingWrite {
     const size_t shard = put.shard;
     ++shards_[shard].in_time;
     Drive* drive = context_.drives.FindDrive(put.drive);
-    drive->Head(KeyOf(shard), Deadline(),
-                [version = shards_[shard].version, name = std::string(drive->name()),
-                 stripe = Stripe(), index = static_cast<int>(shard),
-                 tell = gather_.Ask(attempts_.size() - 1)](Result<RecordHead> head) {
-                  if (!head.has_value()) return tell(head.error());
-                  if (head->version == version) return tell(Status());
-                  // A record with another name speaks against the drive, not against the write id.
-                  const auto there = ShardDescriptor::Decode(head->version);
-                  Status status =
-                      there.has_value() ? CheckName(*there, stripe, index) : Status(there.error());
-                  if (!status.ok()) return tell(status.Context(name));
-                  tell(Fail(EEXIST, "{}: another stripe has this write id", name));
-                });
+    drive->Head(
+        KeyOf(shard), Deadline(),
+        [version = shards_[shard].version, name = std::string(drive->name()), stripe = Stripe(),
+         index = static_cast<int>(shard), drive, flushes = durability_ == Durability::kWriteThrough,
+         until = Deadline(), tell = gather_.Ask(attempts_.size() - 1)](Result<RecordHead> head) {
+          if (!head.has_value()) return tell(head.error());
+          // Its own flush may be under way.
+          if (head->version == version && flushes) return drive->Flush(until, tell);
+          if (head->version == version) return tell(Status());
+          // A record with another name speaks against the drive, not against the write id.
+          const auto there = ShardDescriptor::Decode(head->version);
+          Status status =
+              there.has_value() ? CheckName(*there, stripe, index) : Status(there.error());
+          if (!status.ok()) return tell(status.Context(name));
+          tell(Fail(EEXIST, "{}: another stripe has this write id", name));
+        });
   }
 
   void TakeAnswer(size_t index, const Status& status) {

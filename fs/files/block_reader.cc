@@ -306,6 +306,24 @@ void BlockReader::Keep(Flight& flight) {
   }
 }
 
+void BlockReader::Keep(const StripeId& id, const StripeLayout& layout, Bytes data) {
+  std::vector<StripeLayout::Cell> cells;
+  for (uint64_t at = 0; at < data.size(); at = cells.back().end) {
+    cells.push_back(layout.CellAt(data.size(), at));
+  }
+  auto share = budget_.TryTake(data.size() + cells.size() * kCellOverhead);
+  if (!share) return;
+  const SharedBytes all(Buffer::CopyOf(data));
+  std::vector<SharedBytes> together;
+  for (const StripeLayout::Cell& cell : cells) {
+    together.push_back(all.Slice(cell.begin, cell.end - cell.begin));
+  }
+  AttachShare(together, *std::move(share));
+  for (size_t i = 0; i < cells.size(); ++i) {
+    cache_.Insert({id, static_cast<uint32_t>(cells[i].begin)}, together[i], cells.size() == 1);
+  }
+}
+
 // A cell that is not there any more, or damaged, is left to the next attempt of the reader that
 // wants it.
 void BlockReader::ReadFromDisk(Flight& flight) {

@@ -56,6 +56,10 @@ class BlockReader {
   Status Read(std::span<const StripeReadRequest> requests, const Reserve& reserve,
               const std::function<void()>& meanwhile = {});
 
+  // Keeps what a small stripe was just written with, as if somebody had read it: an append reads it
+  // next, and so do programs that look at what they wrote. `data` is all that was stored.
+  void Keep(const StripeId& id, const StripeLayout& layout, Bytes data);
+
   // The cells that one reader has asked for ahead of need. Dropped with it, unless others want it
   // by then.
   class Ahead {

@@ -30,7 +30,7 @@ Status FileCommit::CommitChanges(bool durably) {
   Attempts attempts;  // to change the inode; what is stored once more is counted by itself
   for (bool goes_on = attempts.Next(); goes_on;) {
     Inode out;
-    TRY(StoreContents(out));
+    TRY(StoreContents(out, durability));
     if (out.map && !suspected_.empty()) {
       if (++stores > kMaxStores) {
         return Fail(EIO,
@@ -122,9 +122,10 @@ uint64_t FileCommit::FirstStoredFrom(uint64_t block) const {
 // Whether a loss of power that spares the inode's change, and not the data that it names, could
 // cost contents that were safe. Nobody expects it of files that are replaced as a whole, nor of
 // contents of which nobody was told that they are committed.
-bool FileCommit::Endangers(const Inode& out) const {
-  const bool keeps_some = base_.size > 0 && cut_to_.value_or(UINT64_MAX) > 0;
-  return published_ && keeps_some && !unasked_ && out.map.has_value();
+bool FileCommit::Endangers(const Inode& out) const { return KeepsSome() && out.map.has_value(); }
+
+bool FileCommit::KeepsSome() const {
+  return published_ && !unasked_ && base_.size > 0 && cut_to_.value_or(UINT64_MAX) > 0;
 }
 
 Result<UnsafeStripes::Unsafe> FileCommit::FlushNewStripes(Inode& out) {
@@ -136,17 +137,18 @@ Result<UnsafeStripes::Unsafe> FileCommit::FlushNewStripes(Inode& out) {
   return unsafe_.FlushNew(committed, out);
 }
 
-// Stores what is in memory, and says what the inode is to become.
-Status FileCommit::StoreContents(Inode& out) {
+// Stores what is in memory, and says what the inode is to become. What must be safe from power loss
+// before that is flushed afterwards, or written through at once.
+Status FileCommit::StoreContents(Inode& out, Durability durability) {
   for (Attempts attempts; attempts.Next();) {
-    if (TRY(TryStoreContents(out))) return {};
+    if (TRY(TryStoreContents(out, durability))) return {};
   }
   return Fail(EIO, "commit inode {:016x}: other hosts changed it {} times in between; try again",
               id_, Attempts::kMost);
 }
 
 // False: another host's commit was found meanwhile, so that there is more to store.
-Result<bool> FileCommit::TryStoreContents(Inode& out) {
+Result<bool> FileCommit::TryStoreContents(Inode& out, Durability durability) {
   const auto small_and_dirty = [&] {
     const DirtyBlocks::Block* const first = blocks_.Find(0);
     return first && first->dirty;
@@ -160,7 +162,7 @@ Result<bool> FileCommit::TryStoreContents(Inode& out) {
     if (slot_ != slot) return false;  // and it may be large now
   }
   if (!inline_form && now_.size > 0) {
-    TRY(SendAll());
+    TRY(SendAll(KeepsSome() ? Durability::kWriteThrough : durability));
     TRY(StorePages());
   }
   const MutexLock lock(mutex_);

@@ -40,6 +40,7 @@ class FileCommit : public FileWriting {
   Status CommitChanges(bool durably);
   Status TakeMarkOff(Inode& out);
   bool Endangers(const Inode& out) const;
+  bool KeepsSome() const;  // of the contents as they were committed
   // Of the block map, as far as they are not stored yet.
   Status StorePages();
   Result<UnsafeStripes::Unsafe> FlushNewStripes(Inode& out);
@@ -91,8 +92,8 @@ class FileCommit : public FileWriting {
   bool was_tried() const { return inode_written_ || uncertain_ || first_write_.has_value(); }
 
  private:
-  Status StoreContents(Inode& out);
-  Result<bool> TryStoreContents(Inode& out);
+  Status StoreContents(Inode& out, Durability durability);
+  Result<bool> TryStoreContents(Inode& out, Durability durability);
   Status CheckFirstWrite();
   Room RoomOf(const Inode& out);
   Result<bool> ChangeInode(Inode out, Durability durability);

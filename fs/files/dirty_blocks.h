@@ -45,6 +45,7 @@ class DirtyBlocks {
     uint32_t valid = 0;                                  // of a block
     std::vector<BlockPatch::Extent> extents;             // of a patch; none: it is the whole block
     std::unique_ptr<StripeStore::PendingWrite> pending;  // touched under the turn alone
+    bool is_durable = false;                             // it is written through
     uint64_t age = 0;
     Time written_at{};
 

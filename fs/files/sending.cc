@@ -120,7 +120,7 @@ DirtyBlocks::Sent FileWriting::MakeSent(uint64_t block, const DirtyBlocks::Block
   return sent;
 }
 
-Status FileWriting::SendBlock(uint64_t block, Form form) {
+Status FileWriting::SendBlock(uint64_t block, Form form, Durability durability) {
   EnsureMap();
   TRY(Fill(block, form));
   EnsureMap();  // another host may have made it small meanwhile
@@ -130,6 +130,7 @@ Status FileWriting::SendBlock(uint64_t block, Form form) {
   const StripeId id{id_, block, made.write};
   const std::shared_ptr<StripeBuffer> buffer = made.buffer;
   const uint32_t length = made.stored;
+  made.is_durable = durability == Durability::kWriteThrough;
   DirtyBlocks::Sent* sent = nullptr;
   std::vector<DirtyBlocks::Sent> dropped;
   {
@@ -138,8 +139,8 @@ Status FileWriting::SendBlock(uint64_t block, Form form) {
     dropped = blocks_.TakeDropped();
   }
   dropped.clear();
-  unsafe_.NoteLosses();
-  sent->pending = context_.cluster.stripes().StartWrite(id, buffer, length);
+  if (!sent->is_durable) unsafe_.NoteLosses();
+  sent->pending = context_.cluster.stripes().StartWrite(id, buffer, length, durability);
   return {};
 }
 
@@ -151,6 +152,11 @@ void FileWriting::FinishBlock(uint64_t block) {
   // well: nobody waits for one after the other now.
   const bool is_hopeless = failure_.code() == ENOSPC;
   Result<StripePlace> stored = is_hopeless ? tl::unexpected(failure_) : open.sent->pending->Wait();
+  if (stored.has_value() && !open.sent->is_patch() && open.sent->stored <= kCellBytes) {
+    StripeBuffer& buffer = *open.sent->buffer;
+    context_.reader.Keep({id_, block, open.sent->write}, buffer.layout(),
+                         buffer.data().first(open.sent->stored));
+  }
   DirtyBlocks::Sent sent;  // goes when the mutex is free
   const MutexLock lock(mutex_);
   sent = blocks_.Finish(open);
@@ -187,7 +193,11 @@ void FileWriting::FinishBlock(uint64_t block) {
     Supersede(gone);
   }
   now_.map->Set(block, now);
-  unsafe_.Add(block, block + 1);
+  if (sent.is_durable) {
+    unsafe_.NoteDurable(block, sent.write);
+  } else {
+    unsafe_.Add(block, block + 1);
+  }
   // If a file's old contents are gone anyway, nothing has to be remembered.
   if (cut_to_ == 0 && !open.dirty) blocks_.Erase(block, block + 1);
 }
@@ -200,12 +210,14 @@ bool FileWriting::FinishOldest() {
 
 // Until nothing is dirty: a block that has to be completed may find that another host has
 // committed, and what was sent before is then dirty again, to be laid over that.
-Status FileWriting::SendAll() {
+Status FileWriting::SendAll(Durability durability) {
   failure_ = {};
   for (int attempt = 0; attempt < kMaxReadAttempts; ++attempt) {
     EnsureMap();
-    for (const uint64_t block : blocks_.AllDirty()) {
-      TRY(SendBlock(block));
+    const std::vector<uint64_t> dirty = blocks_.AllDirty();
+    const bool is_alone = dirty.size() == 1 && blocks_.CountInFlight() == 0 && !HasPages();
+    for (const uint64_t block : dirty) {
+      TRY(SendBlock(block, Form::kPatchIfSmall, is_alone ? durability : Durability::kWriteBack));
       if (blocks_.CountInFlight() > kMaxInFlight) FinishOldest();
       if (failure_.code() == ENOSPC) break;
     }
@@ -216,6 +228,11 @@ Status FileWriting::SendAll() {
   }
   return Fail(EIO, "inode {:016x}: other hosts changed it {} times in between; try again", id_,
               kMaxReadAttempts);
+}
+
+bool FileWriting::HasPages() const {
+  return std::ranges::any_of(
+      now_.map->parts(), [](const BlockMap::Part& part) { return part.stretch->page.has_value(); });
 }
 
 bool FileWriting::IsAllStored() const { return now_.map && blocks_.IsAllStored(); }

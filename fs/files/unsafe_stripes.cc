@@ -68,7 +68,9 @@ Status UnsafeStripes::AddUnflushed(const BlockMap& map, Unflushed& unflushed) co
         if (run.hole || run.shared) break;
         for (uint64_t block = there.first; block < there.end; ++block) {
           const BlockPlace place = PlaceInRun(run, block - first, map.block_bytes());
-          for (const BlockPlace& stripe : place.Stripes()) TRY(unflushed.Add(block, stripe));
+          for (const BlockPlace& stripe : place.Stripes()) {
+            if (!durable_.contains({block, stripe.write})) TRY(unflushed.Add(block, stripe));
+          }
         }
       }
       first += run.count;
@@ -84,6 +86,7 @@ Result<UnsafeStripes::Unsafe> UnsafeStripes::FlushNew(const BlockMap& committed,
     for (const BlockMap::Piece& piece : *pieces) {
       if (piece.run.shared) continue;  // it was safe before anybody shared it
       for (uint64_t i = 0; i < piece.run.count && !piece.run.hole; ++i) {
+        if (durable_.contains({piece.first + i, piece.run.write})) continue;
         TRY(unflushed.Add(piece.first + i, PlaceInRun(piece.run, i, inode.map->block_bytes())));
       }
     }
@@ -93,6 +96,15 @@ Result<UnsafeStripes::Unsafe> UnsafeStripes::FlushNew(const BlockMap& committed,
   // Storing some again forgets what was lost since the others were sent, so all are looked at.
   if (!unsafe.why.ok()) unsafe = TRY(FlushAll(inode));
   return unsafe;
+}
+
+void UnsafeStripes::NoteDurable(uint64_t block, const WriteId& write) {
+  if (durable_.size() == kMostDurable) {
+    for (const auto& [number, id] : durable_) blocks_.Add(number, number + 1);
+    durable_.clear();
+    NoteLosses();
+  }
+  durable_.emplace(block, write);
 }
 
 void UnsafeStripes::NoteLosses() {
@@ -108,6 +120,7 @@ Result<UnsafeStripes::Unsafe> UnsafeStripes::FlushAll(Inode& inode) {
   if (inode.map) unsafe = TRY(FlushWithoutForgetting(inode));
   if (unsafe.why.ok()) {
     blocks_ = {};
+    durable_.clear();
     losses_.reset();
   }
   return unsafe;

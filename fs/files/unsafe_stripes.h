@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "cluster/cluster.h"
@@ -22,6 +23,9 @@ class UnsafeStripes {
 
   // Blocks, or pages of the map, of which nobody knows that they are safe.
   void Add(uint64_t first, uint64_t end) { blocks_.Add(first, end); }
+
+  // A stripe that was written through: nobody has to flush it.
+  void NoteDurable(uint64_t block, const WriteId& write);
 
   // Called before a stripe is sent. The drives that are lost between the first stripe and a flush
   // are compared.
@@ -50,7 +54,10 @@ class UnsafeStripes {
 
   Cluster& cluster_;
   const InodeId inode_;
+  static constexpr size_t kMostDurable = 1024;  // that are remembered; the others are flushed
+
   IntervalSet blocks_;
+  std::set<std::pair<uint64_t, WriteId>> durable_;  // since all was flushed
   std::optional<DriveLosses> losses_;  // before the first of them that we wrote was sent
 };
 

@@ -43,10 +43,13 @@ class FileWriting : public FileReading {
   Status Fill(uint64_t block, Form form);
   void EnsureMap();
   void LayUnderBlock0(Bytes data);
-  Status SendBlock(uint64_t block, Form form = Form::kPatchIfSmall);
+  Status SendBlock(uint64_t block, Form form = Form::kPatchIfSmall,
+                   Durability durability = Durability::kWriteBack);
   void FinishBlock(uint64_t block);
   bool FinishOldest();
-  Status SendAll();
+  // One that is alone is written through, if that is asked for: it would be flushed next.
+  Status SendAll(Durability durability = Durability::kWriteBack);
+  bool HasPages() const;     // of the map, which there is
   bool IsAllStored() const;  // in the map, whatever was written
   WriteId NextWriteId(uint64_t block);
 

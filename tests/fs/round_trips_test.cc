@@ -345,6 +345,46 @@ TEST_F(RoundTripsTest, ALinkToAFileThatWasJustLookedUpIsTwo) {
   EXPECT_EQ(fs_->GetAttributes(file)->links, 5u);
 }
 
+// What is there is read and written once more with what is new, and is safe from power loss before
+// the inode names it. Nobody reads what was written here just before, and nobody flushes it.
+TEST_F(RoundTripsTest, AnAppendToASmallFileIsTwo) {
+  const InodeId file = Make("file", Pattern(1, 10'000));
+  const auto append = [&](FileSystem& fs) {
+    auto open = fs.Open(file, FileSystem::Access::kWrite);
+    ASSERT_OK(open);
+    EXPECT_EQ(Count([&] { ASSERT_OK((*open)->Append(AsBytes("more"))); }), 0);
+    ASSERT_OK((*open)->Close());
+  };
+  const auto flushes = [&] {
+    uint64_t all = 0;
+    for (DriveId id = 1; id <= machines_.size(); ++id) {
+      all += machines_.drive(id).requests().flush;
+    }
+    return all;
+  };
+  EXPECT_EQ(Count([&] { append(*fs_); }), 1 + 2) << "with the open";
+  EXPECT_EQ(Count([&] { append(*fs_); }), 1 + 2);
+  Host other = NewHost();
+  EXPECT_EQ(Count([&] { append(*other.fs); }), 1 + 3) << "it was written by others";
+  EXPECT_EQ(flushes(), 0u);
+  EXPECT_EQ(Contents("/file"), Pattern(1, 10'000) + "moremoremore");
+}
+
+// As a database does it. The first fsync flushes what was there before.
+TEST_F(RoundTripsTest, AnOverwriteWithFsyncIsTwo) {
+  const InodeId file = Make("file", Pattern(1, 4 * kTestBlock));
+  auto open = fs_->Open(file, FileSystem::Access::kWrite);
+  ASSERT_OK(open);
+  const auto overwrite = [&](uint64_t block) {
+    ASSERT_OK((*open)->Write(block * kTestBlock, AsBytes("new")));
+    ASSERT_OK((*open)->Sync());
+  };
+  overwrite(0);
+  EXPECT_EQ(Count([&] { overwrite(1); }), 2);
+  EXPECT_EQ(Count([&] { overwrite(1); }), 2);
+  ASSERT_OK((*open)->Close());
+}
+
 TEST_F(RoundTripsTest, UnlinkIsThree) {
   Make("file", "x");
   EXPECT_EQ(Count([&] { ASSERT_OK(fs_->Unlink(kRootInode, "file")); }), 3);
