@@ -7,6 +7,7 @@
 #include "daemon/build_stamp.h"
 #include "daemon/drive_use.h"
 #include "daemon/media_operations.h"
+#include "daemon/message_reads.h"
 #include "daemon/peer_push.h"
 #include "daemon/put_entry.h"
 #include "daemon/security_commands.h"
@@ -99,6 +100,24 @@ Status Allow(const KineticService::Caller& caller, Permission permission, ForKey
   return Allow(caller.identity->rights, permission, key, caller.tls);
 }
 
+// Several of them. EAGAIN: they are to be read `at_once`, and one would have to wait.
+Status GetEach(Engine& engine, const KineticService::Caller& caller, const Command& request,
+               bool at_once, Command* answer, SharedBytes* values) {
+  const auto& keys = request.body().gets().keys();
+  if (keys.empty() || keys.size() > static_cast<int>(kMostGetsTogether)) {
+    return Fail(EINVAL, "{} gets in one message; 1 to {} can be", keys.size(), kMostGetsTogether);
+  }
+  MessageReads reads(engine, {caller.identity->rights, caller.tls, {}}, kMostGetBytes, at_once);
+  kinetic::Gets* told = answer->mutable_body()->mutable_gets();
+  for (const std::string& key : keys) {
+    if (reads.Add(key, told->add_reads())) continue;
+    answer->clear_body();
+    return Fail(EAGAIN, "a record is not in memory");
+  }
+  *values = reads.TakeValues();
+  return {};
+}
+
 void FillLimits(kinetic::GetLog* log) {
   kinetic::GetLog::Limits* limits = log->mutable_limits();
   limits->set_maxkeysize(kMaxKeyBytes);
@@ -154,7 +173,8 @@ KineticService::Outcome KineticService::Execute(const Caller& caller, const Comm
     switch (type) {
       case Header::NOOP: return {};
       case Header::GET: return Get(caller, request, answer, &outcome.value);
-      case Header::GETS: return GetEach(caller, request, /*at_once=*/false, answer, &outcome.value);
+      case Header::GETS:
+        return GetEach(engine_, caller, request, /*at_once=*/false, answer, &outcome.value);
       case Header::GETVERSION: return GetVersion(caller, request, answer);
       case Header::GETNEXT:
       case Header::GETPREVIOUS: return GetNeighbour(caller, request, answer, &outcome.value);
@@ -184,7 +204,7 @@ std::optional<KineticService::Outcome> KineticService::ExecuteAtOnce(const Calle
   const Status status = [&]() -> Status {
     TRY(CheckAdmitted(caller, answer));
     if (type == Header::GETS) {
-      return GetEach(caller, request, /*at_once=*/true, answer, &outcome.value);
+      return GetEach(engine_, caller, request, /*at_once=*/true, answer, &outcome.value);
     }
     TRY(Allow(caller, Permission::kRead, entry.key()));
     StoredRecord record = TRY(engine_.GetAtOnce(entry.key(), RangeOf(entry)));
@@ -209,27 +229,6 @@ Status KineticService::Get(const Caller& caller, const Command& request, Command
   Describe(entry.key(), record.head, VersionPartOf(entry), answer);
   *value = std::move(record.value);
   return {};
-}
-
-Status KineticService::GetEach(const Caller& caller, const Command& request, bool at_once,
-                               Command* answer, SharedBytes* values) {
-  const auto& keys = request.body().gets().keys();
-  if (keys.empty() || keys.size() > static_cast<int>(kMostGetsTogether)) {
-    return Fail(EINVAL, "{} gets in one message; 1 to {} can be", keys.size(), kMostGetsTogether);
-  }
-  MessageReads reads(engine_, ReaderOf(caller, answer), kMostGetBytes, at_once);
-  kinetic::Gets* told = answer->mutable_body()->mutable_gets();
-  for (const std::string& key : keys) {
-    if (reads.Add(key, told->add_reads())) continue;
-    answer->clear_body();
-    return Fail(EAGAIN, "a record is not in memory");
-  }
-  *values = reads.TakeValues();
-  return {};
-}
-
-MessageReads::Reader KineticService::ReaderOf(const Caller& caller, Command* answer) const {
-  return {caller.identity->rights, caller.tls, CheckAdmitted(caller, answer)};
 }
 
 Status KineticService::GetVersion(const Caller& caller, const Command& request, Command* answer) {

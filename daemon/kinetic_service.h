@@ -33,7 +33,6 @@
 #include "daemon/device_security.h"
 #include "daemon/engine.h"
 #include "daemon/host_readings.h"
-#include "daemon/message_reads.h"
 #include "daemon/operation_statistics.h"
 #include "daemon/slow_log.h"
 #include "kinetic/io.h"
@@ -165,10 +164,6 @@ class KineticService {
  private:
   Status Get(const Caller& caller, const kinetic::Command& request, kinetic::Command* answer,
              SharedBytes* value);
-  // Several of them. EAGAIN: they are to be read `at_once`, and one would have to wait.
-  Status GetEach(const Caller& caller, const kinetic::Command& request, bool at_once,
-                 kinetic::Command* answer, SharedBytes* values);
-  MessageReads::Reader ReaderOf(const Caller& caller, kinetic::Command* answer) const;
   Status GetVersion(const Caller& caller, const kinetic::Command& request,
                     kinetic::Command* answer);
   Status GetNeighbour(const Caller& caller, const kinetic::Command& request,

@@ -6,6 +6,7 @@
 
 #include "base/try.h"
 #include "daemon/kinetic_service.h"
+#include "daemon/message_reads.h"
 #include "daemon/put_entry.h"
 #include "kinetic/kinetic.pb.h"
 #include "kinetic/message.h"
@@ -186,8 +187,9 @@ std::optional<SharedBytes> KineticService::PutRun::Read(KineticService& service,
   if (put.answer->body().puts().records_size() == 0) return SharedBytes();  // refused as a whole
   auto& told = *put.answer->mutable_body()->mutable_puts()->mutable_records();
   // Since its puts were made it may have been erased, if they were made at once and these are not.
-  MessageReads reads(service.engine_, service.ReaderOf(put.caller, put.answer), kMostThenGetBytes,
-                     at_once);
+  const MessageReads::Reader reader{put.caller.identity->rights, put.caller.tls,
+                                    service.CheckAdmitted(put.caller, put.answer)};
+  MessageReads reads(service.engine_, reader, kMostThenGetBytes, at_once);
   for (int i = 0; i < told.size(); ++i) {
     if (!asked.records(i).has_thenget()) continue;
     if (told[i].status().code() != kinetic::Status::SUCCESS) continue;

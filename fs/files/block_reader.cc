@@ -77,35 +77,28 @@ std::optional<BlockReader::Cell> BlockReader::FindInCache(const CellKey& key) {
   return cell;
 }
 
-// False: a page is not what it was, and the cell is not in the cache any more. Pages of the file
-// are compared one by one, while they are in the processor's cache.
+// False: a page is not what it was, and the cell is not in the cache any more.
 bool BlockReader::Deliver(const CellKey& key, const Cell& cell, const StripeReadRequest& request) {
   const uint64_t begin = std::max<uint64_t>(key.offset, request.offset);
   const uint64_t end =
       std::min<uint64_t>(key.offset + cell.bytes.size(), request.offset + request.out.size());
   assert(begin < end);
-  for (uint64_t at = begin; at < end;) {
-    const uint64_t in_cell = at - key.offset;
-    const uint64_t in_out = at - request.offset;
-    const uint64_t in_file = request.out_phase + in_out;
-    const auto page = static_cast<uint32_t>(in_cell / kShardPageBytes);
-    uint64_t size = end - at;
-    std::optional<uint32_t> sum;
-    if (!request.sums.empty()) {
-      size = std::min(size, kShardPageBytes - in_cell % kShardPageBytes);
-      const bool is_page = size == kShardPageBytes && in_file % kFilePageBytes == 0;
-      if (is_page) sum = cell.sums.Of(page);
-    }
-    const MutableBytes out = request.out.subspan(in_out, size);
-    CopyBytes(out, cell.bytes.bytes().subspan(in_cell, size));
-    at += size;
-    if (!sum) continue;
-    if (Crc32c(out) != *sum) {
+  CopyBytes(request.out.subspan(begin - request.offset),
+            cell.bytes.bytes().subspan(begin - key.offset, end - begin));
+  if (request.sums.empty()) return true;
+  // Those pages of the cell that were copied as a whole.
+  const uint64_t first = (begin - key.offset + kShardPageBytes - 1) / kShardPageBytes;
+  for (uint64_t page = first; (page + 1) * kShardPageBytes <= end - key.offset; ++page) {
+    const uint64_t in_block = key.offset + page * kShardPageBytes;
+    const uint64_t in_file = request.out_phase + (in_block - request.offset);
+    const auto sum = cell.sums.Of(static_cast<uint32_t>(page));
+    if (!sum || in_file % kFilePageBytes != 0) continue;
+    if (Crc32c(request.out.subspan(in_block - request.offset, kShardPageBytes)) != *sum) {
       cache_.Erase(key);
       Log(LogLevel::kError, "what was read is damaged in memory",
           {{"inode", fmt::format("{:016x}", request.id.object)},
            {"block", request.id.block},
-           {"at", key.offset + in_cell}});
+           {"at", in_block}});
       return false;
     }
     request.sums[in_file / kFilePageBytes] = {*sum, true};

@@ -288,7 +288,7 @@ TEST(SurveyJson, HasTheKeysThatItsPageNames) {
   survey.features = {{"made-up", FeatureKind::kMayBeIgnored, ""}};
   survey.listed = survey.read = LastLook{.at = 1};
   survey.places = LastPlaces{.at = 1};
-  survey.work = survey.map_work = "somebody";
+  survey.work = survey.map_work = survey.work_unknown = "somebody";
   survey.differences = {{"layout.data_shards", "3", "4", "correct the file"}};
   LoseDrive(survey, 1);
   survey.drives[0].address = "";
