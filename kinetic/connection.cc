@@ -520,8 +520,11 @@ void KineticConnection::CountGets(const Sent& sent, const Status& status) const 
   const kinetic::Gets& told = received_->command.body().gets();
   for (size_t i = 0; i < parts.size(); ++i) {
     const Status get = status.ok() ? StatusOfGet(told, i, parts.size()) : status;
-    const bool goes_alone = get.code() == ETIMEDOUT;  // there was no room for it
-    if (goes_alone) continue;
+    // There was no room for it: it goes alone, and counts then.
+    if (status.ok() && told.reads_size() == static_cast<int>(parts.size()) &&
+        told.reads(static_cast<int>(i)).status().code() == kinetic::Status::SERVICE_BUSY) {
+      continue;
+    }
     const size_t bytes = get.ok() ? told.reads(static_cast<int>(i)).valuebytes() : 0;
     CountOne(sent, *parts[i], get, std::min(bytes, kMostGetBytes));
   }

@@ -49,7 +49,7 @@ class RegisterStore::Impl {
                        std::optional<std::string> value, ChangeTerms terms,
                        RegisterHolding* holding);
   BothOutcomes ChangeBoth(Wanted first, Wanted second, ChangeTerms terms,
-                          const RegisterName* witness, Order order);
+                          const RegisterName* witness);
   WitnessedOutcome ChangeWitnessed(Wanted wanted, ChangeTerms terms, const RegisterName& witness);
   Result<RegisterValue> ReadPinned(const RegisterName& name);
   Result<ScanPage> ScanAfter(RegisterHolding& mark, const std::string& first,
@@ -157,8 +157,7 @@ class RegisterStore::Impl {
   Status Check(const Attempt& attempt) const;
   // Sends the fast round of `last`, and at once that of `first` if any, if all can have one now.
   // What is known of the witness.
-  std::optional<RegisterValue> TryFast(Attempt* first, Attempt& last, const RegisterName* witness,
-                                       Order order = Order::kSecondNeedsFirst);
+  std::optional<RegisterValue> TryFast(Attempt* first, Attempt& last, const RegisterName* witness);
   // Makes its call, if that can have a fast round now; null if not.
   std::shared_ptr<const RememberedRegister> Begin(Attempt& attempt, const GroupReplicas& replicas);
   void Propose(RegisterCall& call, const RememberedRegister& remembered, Attempt& attempt);
@@ -285,8 +284,7 @@ ChangeOutcome RegisterStore::Impl::Change(const RegisterName& name, const Regist
 
 RegisterStore::BothOutcomes RegisterStore::Impl::ChangeBoth(Wanted first, Wanted second,
                                                             ChangeTerms terms,
-                                                            const RegisterName* witness,
-                                                            Order order) {
+                                                            const RegisterName* witness) {
   Attempt one(std::move(first.name), first.seen, std::move(first.value), terms);
   Attempt other(std::move(second.name), second.seen, std::move(second.value), terms);
   Status possible = Check(one);
@@ -298,11 +296,10 @@ RegisterStore::BothOutcomes RegisterStore::Impl::ChangeBoth(Wanted first, Wanted
     const ChangeOutcome refused{{.effect = Effect::kRefused, .why = possible}, {}};
     return {refused, refused, {}};
   }
-  auto told = TryFast(&one, other, witness, order);
+  auto told = TryFast(&one, other, witness);
   BothOutcomes outcomes{.first = Carry(one), .second = {}, .witness = std::move(told)};
   const bool sent = other.own.sent;
-  const bool is_free = order == Order::kNone;
-  if (is_free || outcomes.first.applied() || (sent && !outcomes.first.unknown())) {
+  if (outcomes.first.applied() || (sent && !outcomes.first.unknown())) {
     outcomes.second = Carry(other);
   } else if (sent) {
     outcomes.second.effect = Effect::kUnknown;
@@ -327,8 +324,7 @@ RegisterStore::WitnessedOutcome RegisterStore::Impl::ChangeWitnessed(Wanted want
 }
 
 std::optional<RegisterValue> RegisterStore::Impl::TryFast(Attempt* first, Attempt& last,
-                                                          const RegisterName* witness,
-                                                          Order order) {
+                                                          const RegisterName* witness) {
   const GroupReplicas replicas = locator_.Replicas(last.name.group);
   if (!replicas.refused.ok()) return std::nullopt;
   const auto first_before = first != nullptr ? Begin(*first, replicas) : nullptr;
@@ -341,7 +337,7 @@ std::optional<RegisterValue> RegisterStore::Impl::TryFast(Attempt* first, Attemp
   if (first != nullptr) Propose(*first->call, *first_before, *first);
   Propose(*last.call, *last_before, last);
   std::optional<RegisterCall::First> guard;
-  if (first != nullptr && order == Order::kSecondNeedsFirst && first->call->AllKnowGuards()) {
+  if (first != nullptr && first->call->AllKnowGuards()) {
     guard.emplace(RegisterCall::First{*first->call, first->own.slot});
   }
   std::optional<RegisterCall> asked;
@@ -733,8 +729,8 @@ ChangeOutcome RegisterStore::Change(const RegisterName& name, const RegisterValu
 
 RegisterStore::BothOutcomes RegisterStore::ChangeBoth(Wanted first, Wanted second,
                                                       ChangeTerms terms,
-                                                      const RegisterName* witness, Order order) {
-  return impl_->ChangeBoth(std::move(first), std::move(second), terms, witness, order);
+                                                      const RegisterName* witness) {
+  return impl_->ChangeBoth(std::move(first), std::move(second), terms, witness);
 }
 
 RegisterStore::WitnessedOutcome RegisterStore::ChangeWitnessed(Wanted wanted, ChangeTerms terms,

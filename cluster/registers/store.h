@@ -220,19 +220,17 @@ class RegisterStore {
 
   // Two changes of different registers of one group. The second one is of no use without the first:
   // in the fast round no replica takes it before it has the first, if the drives know guards. (It
-  // may be chosen all the same before the first is, or without it.) With Order::kNone neither
-  // depends on the other. As quick as one change where both registers are known or new. Otherwise
-  // one comes after the other.
+  // may be chosen all the same before the first is, or without it.) As quick as one change where
+  // both registers are known or new. Otherwise one comes after the other.
   struct Wanted {
     RegisterName name;
     RegisterValue seen;
-    std::optional<std::string> value;  // null removes it
+    std::string value;
   };
-  enum class Order { kSecondNeedsFirst, kNone };
   struct BothOutcomes {
     ChangeOutcome first;
-    // If the first was not applied, and this needs it: refused, for the same reason; unless some
-    // replica may have taken it before that was known. Then it is unknown where the first is.
+    // If the first was not applied: refused, for the same reason; unless some replica may have
+    // taken it before that was known. Then it is unknown where the first is.
     ChangeOutcome second;
     // The witness, where both were applied in one go; null: nobody knows. A majority of replicas,
     // or more, had this and nothing later after each of them had taken both changes.
@@ -241,8 +239,7 @@ class RegisterStore {
   // `witness` is a third register of the group. Drives that can are asked for it in the message
   // that brings them both changes; others after it.
   BothOutcomes ChangeBoth(Wanted first, Wanted second, ChangeTerms terms = {},
-                          const RegisterName* witness = nullptr,
-                          Order order = Order::kSecondNeedsFirst);
+                          const RegisterName* witness = nullptr);
 
   // As Change() to a value, with a witness as above.
   struct WitnessedOutcome {

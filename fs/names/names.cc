@@ -534,11 +534,6 @@ Status Names::Unlink(InodeId directory, std::string_view name) {
     if (IsDirectory(place.inode.inode)) {
       return Fail(EISDIR, "'{}' in directory {:016x} is a directory", name, directory);
     }
-    if (IsAllOf(place, directory, name)) {
-      if (TRY(RemoveWithInode(directory, name, place))) return {};
-      attempts.Pause(runtime_);
-      continue;
-    }
     // Where it has other names its count must not go down before this one is gone for good.
     const bool has_others = place.inode.inode.links > 1;
     const auto change =
@@ -549,57 +544,18 @@ Status Names::Unlink(InodeId directory, std::string_view name) {
       attempts.Pause(runtime_);
       continue;
     }
-    EndUnlink(directory, name, place);
+    std::function<Status()> make_safe;
+    if (!has_others) make_safe = [&] { return records_.MakeEntryDurable(directory, name); };
+    // The name is gone: what fails from here on leaves something behind, and undoes nothing.
+    NoteRemoval(directory, place.directory, Subdirectories::kSame);
+    const Status dropped = DropLink(place.id, place.inode, make_safe);
+    if (!dropped.ok()) {
+      Log(LogLevel::kWarn, "a file whose name was removed stays behind",
+          {{"inode", fmt::format("{:016x}", place.id)}, {"why", dropped}});
+    }
     return {};
   }
   return TooBusy(fmt::format("unlink '{}' in directory {:016x}", name, directory));
-}
-
-// The name is gone: what fails from here on leaves something behind, and undoes nothing.
-void Names::EndUnlink(InodeId directory, std::string_view name, const Place& place) {
-  std::function<Status()> make_safe;
-  if (place.inode.inode.links == 1) {
-    make_safe = [&] { return records_.MakeEntryDurable(directory, name); };
-  }
-  NoteRemoval(directory, place.directory, Subdirectories::kSame);
-  const Status dropped = DropLink(place.id, place.inode, make_safe);
-  if (dropped.ok()) return;
-  Log(LogLevel::kWarn, "a file whose name was removed stays behind",
-      {{"inode", fmt::format("{:016x}", place.id)}, {"why", dropped}});
-}
-
-bool Names::IsAllOf(const Place& place, InodeId directory, std::string_view name) const {
-  const Inode& inode = place.inode.inode;
-  return inode.links == 1 && !inode.mark && !inode.intent &&
-         records_.AreTogether(directory, name, place.id);
-}
-
-// Whoever gives a file another name, or takes this one from it, changes its inode before. So if the
-// inode is removed from the slot in which it was seen, it had this name and no other at that time,
-// whatever becomes of the entry. An entry without an inode is not a name. (decision 0048)
-Result<bool> Names::RemoveWithInode(InodeId directory, std::string_view name, const Place& place) {
-  const auto removed =
-      records_.RemoveNamed(directory, name, place.slot, place.id, place.inode.slot);
-  const Records::EntryChange& entry = removed.entry;
-  const bool is_gone = removed.inode.applied();
-  if (is_gone) dispose_(place.id, place.inode.inode, removed.inode.losses);
-  if (entry.applied() && !is_gone) {
-    EndUnlink(directory, name, place);
-    return true;
-  }
-  if (removed.inode.unknown() || (is_gone && !entry.why.ok())) {
-    const Status& why = entry.why.ok() ? removed.inode.why : entry.why;
-    return Fail(EIO, "whether '{}' was removed from directory {:016x} is not known: {}", name,
-                directory, why.message());
-  }
-  TRY(entry.why);
-  TRY(removed.inode.why);
-  // Somebody may have made the entry safe, and so written it anew.
-  const bool is_left = !entry.applied() && entry.now.entry && entry.now.entry->inode == place.id;
-  if (!is_gone || (!entry.applied() && !is_left)) return false;  // what the name is now has to go
-  if (is_left) (void)records_.ChangeEntry(directory, name, entry.now.slot, std::nullopt);
-  NoteRemoval(directory, place.directory, Subdirectories::kSame);
-  return true;
 }
 
 Result<bool> Names::IsEmpty(InodeId directory, RegisterHolding* mark) {

@@ -231,11 +231,6 @@ class Names {
   Result<bool> FenceUnborn(InodeId directory, std::string_view name, InodeId unborn);
   void Discard(InodeId id, const StoredInode& made);
   void NoteRemoval(InodeId directory, const StoredInode& seen, Subdirectories change);
-  // Whether a file's inode is to go with this name of it, and can go at the same time.
-  bool IsAllOf(const Place& place, InodeId directory, std::string_view name) const;
-  // False: it was changed meanwhile, and has to be looked at again.
-  Result<bool> RemoveWithInode(InodeId directory, std::string_view name, const Place& place);
-  void EndUnlink(InodeId directory, std::string_view name, const Place& place);
   // After an entry was written. False: the directory is gone, or about to be, and never had it.
   // `seen` and `change` are those of Touch(), which does this where the number of subdirectories
   // changes. Else the directory is read, unless `after` tells what it was then

@@ -376,26 +376,6 @@ std::optional<StoredInode> Records::DirectoryBy(const std::optional<RegisterValu
   return Learn(*witness, directory, at).value_or(std::nullopt);
 }
 
-bool Records::AreTogether(InodeId directory, std::string_view name, InodeId id) const {
-  return NameOf(directory, name).group == NameOf(id).group;
-}
-
-Records::NamedRemoval Records::RemoveNamed(InodeId directory, std::string_view name, uint64_t slot,
-                                           InodeId id, uint64_t inode_slot) {
-  const RegisterStore::Wanted wanted[] = {
-      {NameOf(directory, name), {.slot = slot, .value = std::nullopt}, std::nullopt},
-      {NameOf(id), {.slot = inode_slot, .value = std::nullopt}, std::nullopt}};
-  const auto begun = unsynced_.Begin();
-  const uint64_t losses = CountLosses(id);
-  const Time at = runtime().Now();
-  const auto both = cluster_.registers().ChangeBoth(wanted[0], wanted[1], {}, nullptr,
-                                                    RegisterStore::Order::kNone);
-  if (both.first.applied()) unsynced_.Add(begun, wanted[0].name, both.first.now);
-  if (both.second.applied()) unsynced_.Add(begun, wanted[1].name, both.second.now);
-  return {EntryChanged(directory, name, std::nullopt, both.first),
-          InodeChanged(id, std::nullopt, both.second, losses, at)};
-}
-
 Result<std::optional<StoredInode>> Records::FindInodePinned(InodeId id) {
   const Time at = runtime().Now();
   return Learn(cluster_.registers().ReadPinned(NameOf(id)), id, at);

@@ -126,15 +126,6 @@ class Records {
   // The same of one whose number was chosen before, beside the directory's.
   NamedInode CreateBeside(InodeId directory, std::string_view name, uint64_t slot, InodeId id,
                           const Inode& inode, ChangeTerms terms = {});
-  // Removes the entry and the inode that it names, each from this slot; at once, if the two are
-  // together. Neither depends on the other.
-  struct NamedRemoval {
-    EntryChange entry;
-    InodeChange inode;
-  };
-  bool AreTogether(InodeId directory, std::string_view name, InodeId id) const;
-  NamedRemoval RemoveNamed(InodeId directory, std::string_view name, uint64_t slot, InodeId id,
-                           uint64_t inode_slot);
   // As FindInode(). An inode that is not there now will not have been written by a fast round that
   // has begun already (RegisterStore::ReadPinned()).
   Result<std::optional<StoredInode>> FindInodePinned(InodeId id);

@@ -148,9 +148,9 @@ TEST_F(TreeRemoverTest, NothingIsAskedForTwice) {
   const uint64_t before = AllRequests();
   EXPECT_EQ(Remove("/tree").files, static_cast<uint64_t>(kFiles));
   const uint64_t made = AllRequests() - before;
-  EXPECT_GE(made, 2 * kReplicas * kFiles);
+  EXPECT_GE(made, 3 * kReplicas * kFiles);
   // A listing for 128 of them, and a time for 4.
-  EXPECT_LE(made, 2 * kReplicas * kFiles + kReplicas * kFiles / 3 + 30 * kReplicas);
+  EXPECT_LE(made, 3 * kReplicas * kFiles + kReplicas * kFiles / 3 + 30 * kReplicas);
   ExpectNothingIsLeft();
 }
 

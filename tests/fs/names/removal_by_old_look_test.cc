@@ -1,5 +1,5 @@
-// A file's entry and its inode are removed at the same time, by what the host has seen of both
-// before. What others have done since to the name, or to the file, is not undone by that.
+// A file is removed by what the host has seen of its entry and its inode before. What others have
+// done since to the name, or to the file, is not undone by that.
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace pinstripe {
 namespace {
 
 // `other_` has listed everything: it removes by that, without another look.
-class RemovedTogetherTest : public FsTest {
+class RemovalByOldLookTest : public FsTest {
  protected:
   void SetUp() override {
     FsTest::SetUp();
@@ -35,7 +35,7 @@ class RemovedTogetherTest : public FsTest {
   InodeId file_ = 0;
 };
 
-TEST_F(RemovedTogetherTest, NothingIsLeft) {
+TEST_F(RemovalByOldLookTest, NothingIsLeft) {
   OtherLists();
   ASSERT_OK(other_->Unlink(kRootInode, "file"));
   EXPECT_EQ(Read("file"), kNone);
@@ -46,14 +46,14 @@ TEST_F(RemovedTogetherTest, NothingIsLeft) {
   EXPECT_EQ(Read("file"), "anew");
 }
 
-TEST_F(RemovedTogetherTest, AFileThatWasRenamedStays) {
+TEST_F(RemovalByOldLookTest, AFileThatWasRenamedStays) {
   OtherLists();
   ASSERT_OK(fs_->Rename(kRootInode, "file", kRootInode, "moved"));
   EXPECT_FAILS(other_->Unlink(kRootInode, "file"), ENOENT);
   EXPECT_EQ(Read("moved"), "contents");
 }
 
-TEST_F(RemovedTogetherTest, AFileThatGotAnotherNameStays) {
+TEST_F(RemovalByOldLookTest, AFileThatGotAnotherNameStays) {
   OtherLists();
   ASSERT_OK(fs_->Link(file_, kRootInode, "second"));
   ASSERT_OK(other_->Unlink(kRootInode, "file"));
@@ -63,7 +63,7 @@ TEST_F(RemovedTogetherTest, AFileThatGotAnotherNameStays) {
 }
 
 // As if it had been removed after that.
-TEST_F(RemovedTogetherTest, WhatTheNameIsByNowGoes) {
+TEST_F(RemovalByOldLookTest, WhatTheNameIsByNowGoes) {
   OtherLists();
   auto upload = fs_->Create(kRootInode, "file", {.truncate = true, .publish_at_commit = true});
   ASSERT_OK(upload);
@@ -77,7 +77,7 @@ TEST_F(RemovedTogetherTest, WhatTheNameIsByNowGoes) {
   EXPECT_FALSE(IsThere(file_));
 }
 
-TEST_F(RemovedTogetherTest, OfTwoThatWereExchangedTheOtherOneGoes) {
+TEST_F(RemovalByOldLookTest, OfTwoThatWereExchangedTheOtherOneGoes) {
   Make("peer", "of the peer");
   OtherLists();
   ASSERT_OK(fs_->Exchange(kRootInode, "file", kRootInode, "peer"));
@@ -86,7 +86,7 @@ TEST_F(RemovedTogetherTest, OfTwoThatWereExchangedTheOtherOneGoes) {
   EXPECT_EQ(Read("peer"), "contents");
 }
 
-TEST_F(RemovedTogetherTest, AFileThatReplacedItGoes) {
+TEST_F(RemovalByOldLookTest, AFileThatReplacedItGoes) {
   Make("mover", "of the mover");
   OtherLists();
   ASSERT_OK(fs_->Rename(kRootInode, "mover", kRootInode, "file"));
@@ -95,7 +95,7 @@ TEST_F(RemovedTogetherTest, AFileThatReplacedItGoes) {
   EXPECT_TRUE(List().empty());
 }
 
-TEST_F(RemovedTogetherTest, AFileThatWasWrittenSinceGoes) {
+TEST_F(RemovalByOldLookTest, AFileThatWasWrittenSinceGoes) {
   OtherLists();
   Make("file", "other contents");
   ASSERT_OK(other_->Unlink(kRootInode, "file"));
@@ -104,7 +104,7 @@ TEST_F(RemovedTogetherTest, AFileThatWasWrittenSinceGoes) {
 }
 
 // An fsync of a new file writes its entry anew, and leaves the inode as it is.
-TEST_F(RemovedTogetherTest, AnEntryThatWasMadeSafeSinceGoes) {
+TEST_F(RemovalByOldLookTest, AnEntryThatWasMadeSafeSinceGoes) {
   auto made = fs_->Create(kRootInode, "synced", {.exclusive = true});
   ASSERT_OK(made);
   ASSERT_OK((*made)->Write(0, AsBytes("x")));
@@ -117,7 +117,7 @@ TEST_F(RemovedTogetherTest, AnEntryThatWasMadeSafeSinceGoes) {
 }
 
 // It lies elsewhere then.
-TEST_F(RemovedTogetherTest, AFileThatCameFromAnotherDirectoryIsRemovedInTwoSteps) {
+TEST_F(RemovalByOldLookTest, AFileThatCameFromAnotherDirectoryIsRemovedInTwoSteps) {
   const InodeId directory = MakeDirectory("d");
   ASSERT_OK(fs_->Rename(kRootInode, "file", directory, "file"));
   ASSERT_OK(fs_->Unlink(directory, "file"));
@@ -126,7 +126,7 @@ TEST_F(RemovedTogetherTest, AFileThatCameFromAnotherDirectoryIsRemovedInTwoSteps
 }
 
 // The host dies after any number of its requests. Others find the file whole, or not at all.
-TEST_F(RemovedTogetherTest, AHostThatDiesLeavesAllOrNothing) {
+TEST_F(RemovalByOldLookTest, AHostThatDiesLeavesAllOrNothing) {
   int whole = 0;
   int gone = 0;
   for (uint64_t requests = 0; requests < 12; ++requests) {
