@@ -453,9 +453,8 @@ class ClusterFileSystem final : public FileSystem {
   // Whoever is about to remove or replace the directory that has this name finds what is in it.
   Status SettleBelow(InodeId directory, std::string_view name) {
     if (!pending_.MayBeOutside(directory)) return {};
-    InodeId below = records().Guess(directory, name);
-    if (below == 0) below = TRY(names().Look(directory, name)).id;
-    return pending_.SettleIn(below);
+    // Others may have given the name to another one since it was seen last.
+    return pending_.SettleIn(TRY(names().Look(directory, name)).id);
   }
 
   // What a path leads to that has names.

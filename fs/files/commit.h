@@ -47,6 +47,9 @@ class FileCommit : public FileWriting {
   void Committed(const StoredInode& stored, Durability durability, uint64_t losses);
   Status Rebase(StoredInode theirs);
   Status CheckRemembered(const StoredInode& stored);
+  // Whether the inode was written by a first write of which nobody learned. If it was not, it never
+  // will be by that.
+  Status LearnOfFirstWrite();
 
   bool loaded_ = false;
   uint64_t slot_ = 0;
@@ -64,14 +67,18 @@ class FileCommit : public FileWriting {
   std::optional<SetLater> set_later_;
   // With mutex_ held: as if it had appeared.
   void ApplyWhatWasSet(Inode& inode) const {
-    if (set_later_) inode.Apply(set_later_->change, set_later_->at);
+    if (!set_later_) return;
+    const int64_t changed = inode.changed;
+    inode.Apply(set_later_->change, set_later_->at);
+    inode.changed = std::max(changed, set_later_->at);
   }
-  // When what was written last was written, where that is known. Then no later time was set.
+  // After that: when what was written last was written, where that is known. Then no later time was
+  // set.
   template <typename Times>
   void ApplyTimeOfWrite(Times& times) const {
     if (!modified_) return;
     times.modified = *modified_;
-    times.changed = set_later_ ? std::max(*modified_, set_later_->at) : *modified_;
+    times.changed = set_later_ ? std::max(*modified_, times.changed) : *modified_;
   }
 
   // Under the turn alone.
@@ -111,6 +118,7 @@ class FileCommit : public FileWriting {
   Status KeepOurs(uint64_t block);
   Status MergeWith(const Inode& theirs);
   LocalChanges OurChanges() const;  // with mutex_ held
+  void ForgetWhatOthersSetLater(const Inode& theirs);
   // By assert, with mutex_ held: after each commit, and when another host's was taken over.
   void CheckInvariants() const;
 

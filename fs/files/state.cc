@@ -298,6 +298,8 @@ Status FileState::Edit(const Names::Edit& edit, Room room) {
 
 // With what was to be set later: it came before.
 Status FileState::EditUnderTurn(const Names::Edit& edit, Room room) {
+  // What is set of an inode that nobody has written must not go with a write that comes late.
+  TRY(LearnOfFirstWrite());
   std::optional<SetLater> earlier;
   {
     const MutexLock lock(mutex_);
@@ -317,6 +319,7 @@ Status FileState::EditUnderTurn(const Names::Edit& edit, Room room) {
       TRY(context_.names.Update(id_, edit_all, {Durability::kWriteBack, room}));
   const MutexLock lock(mutex_);
   set_later_.reset();
+  is_fresh_ = false;
   // The rest is taken over with the next commit.
   base_.mode = stored.inode.mode;  // with its ACL
   base_.attributes = stored.inode.attributes;

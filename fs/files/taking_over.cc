@@ -220,6 +220,29 @@ Status FileCommit::TakePlaces(const Inode& theirs) {
   return {};
 }
 
+Status FileCommit::LearnOfFirstWrite() {
+  if (removed_ || inode_written_ || !uncertain_) return {};
+  const auto stored = TRY(context_.records.FindInodePinned(id_));
+  if (!stored) return {};
+  {
+    const MutexLock lock(mutex_);
+    inode_written_ = true;
+  }
+  return Rebase(*stored);
+}
+
+// What is to appear with our commit was set at its time, and not at that of the commit. What
+// another host has set since stays, by the clocks of the two. Called with mutex_ held.
+void FileCommit::ForgetWhatOthersSetLater(const Inode& theirs) {
+  if (!set_later_ || theirs.changed <= set_later_->at) return;
+  AttributeChange& ours = set_later_->change;
+  if (theirs.mode != base_.mode || theirs.attributes != base_.attributes) ours.mode.reset();
+  if (theirs.owner.user != base_.owner.user) ours.user.reset();
+  if (theirs.owner.group != base_.owner.group) ours.group.reset();
+  if (theirs.accessed != base_.accessed) ours.accessed.reset();
+  if (theirs.modified != base_.modified) ours.modified.reset();
+}
+
 Status FileCommit::Rebase(StoredInode theirs) {
   if (changed_) TRY(LoadForRebase(theirs));
   if (changed_) ResolveTheirs(theirs.inode);
@@ -235,6 +258,7 @@ Status FileCommit::Rebase(StoredInode theirs) {
   const MutexLock lock(mutex_);
   if (!changed_) now_ = theirs.inode;
   if (changed_) SuspectBlocks(theirs.inode);
+  ForgetWhatOthersSetLater(theirs.inode);
   base_ = theirs.inode;
   slot_ = theirs.slot;
   loaded_ = true;

@@ -105,14 +105,41 @@ TEST_F(NewFileAttributesTest, AreKeptInTheirOrderWithOtherChanges) {
   EXPECT_EQ(There().modified, kLongAgo);
 }
 
-// Those fields that were set here win, as the contents that were written here do.
-TEST_F(NewFileAttributesTest, AreLaidOverWhatOthersChanged) {
+// They count from when they were set, whenever they appear.
+TEST_F(NewFileAttributesTest, AreLaidOverWhatOthersHadSetBefore) {
   ASSERT_OK(file_->Write(0, AsBytes("x")));
-  ASSERT_OK(fs_->SetAttributes(id_, {.mode = 0600}));
   ASSERT_OK(other_->SetAttributes(id_, {.mode = 0666, .user = 99}));
+  sim_.Sleep(std::chrono::milliseconds(1));
+  ASSERT_OK(fs_->SetAttributes(id_, {.mode = 0600}));
   ASSERT_OK(file_->Close());
   EXPECT_EQ(There().mode & 07777, 0600u);
   EXPECT_EQ(There().owner, (Owner{99, 1}));
+}
+
+TEST_F(NewFileAttributesTest, DoNotUndoWhatOthersHaveSetSince) {
+  ASSERT_OK(file_->Write(0, AsBytes("x")));
+  ASSERT_OK(fs_->SetAttributes(id_, {.mode = 0644, .group = 5, .accessed = kLongAgo}));
+  sim_.Sleep(std::chrono::milliseconds(1));
+  ASSERT_OK(other_->SetAttributes(id_, {.mode = 0600, .user = 99}));
+  const int64_t changed = There().changed;
+  ASSERT_OK(file_->Close());
+  EXPECT_EQ(There().mode & 07777, 0600u);
+  EXPECT_EQ(There().owner, (Owner{99, 5})) << "nobody else has set the group";
+  EXPECT_EQ(There().accessed, kLongAgo);
+  EXPECT_EQ(There().size, 1u);
+  EXPECT_GE(There().changed, changed - 1'000'000) << "no more than back to the write";
+}
+
+// The kernel keeps what it was answered.
+TEST_F(NewFileAttributesTest, AreAnsweredWithAllThatWasSetBefore) {
+  ASSERT_OK(file_->Write(0, AsBytes("x")));
+  ASSERT_OK(fs_->SetAttributes(id_, {.user = 7, .group = 8}));
+  ASSERT_OK(fs_->SetExtended(id_, "user.a", "b", ExtendedMode::kSet));
+  ASSERT_OK(fs_->RemoveExtended(id_, "user.a"));
+  const auto answer = fs_->SetAttributes(id_, {.mode = 0600});
+  ASSERT_OK(answer);
+  EXPECT_EQ(answer->owner, (Owner{7, 8}));
+  EXPECT_EQ(answer->mode & 07777, 0600u);
 }
 
 TEST_F(NewFileAttributesTest, OfAFileThatIsRemovedMeanwhileAreThoseOfTheOpenFile) {

@@ -497,6 +497,37 @@ TEST_F(PendingFilesTest, ThatCannotBeStoredWaitForWhoeverClosesThem) {
   EXPECT_FAILS(fs_->Lookup(kRootInode, "lost"), ENOENT);
 }
 
+// The drives have taken the first commit, and did not say so.
+TEST_F(PendingFilesTest, KeepWhatIsSetAfterACommitOfWhichNobodyLearned) {
+  auto file = CreateWith("file", "contents");
+  for (DriveId id = 1; id <= machines_.size(); ++id) machines_.drive(id).Set({.lose_answer = 1});
+  EXPECT_FAILS(file->Commit(), EIO);
+  for (DriveId id = 1; id <= machines_.size(); ++id) machines_.drive(id).Set({});
+  ASSERT_OK(fs_->SetAttributes(file->inode(), {.mode = 0600, .user = 7}));
+  ASSERT_OK(fs_->SetExtended(file->inode(), "user.a", "b", ExtendedMode::kSet));
+  ASSERT_OK(file->Close());
+  EXPECT_EQ(Elsewhere("file"), "contents");
+  const auto attributes = other_->GetAttributes(file->inode(), {});
+  ASSERT_OK(attributes);
+  EXPECT_EQ(attributes->mode & 07777, 0600u);
+  EXPECT_EQ(attributes->owner.user, 7u);
+  EXPECT_EQ(other_->GetExtended(file->inode(), "user.a", {}).value_or("none"), "b");
+}
+
+// Whatever directory had that name when this host saw it last.
+TEST_F(PendingFilesTest, KeepTheDirectoryThatHasTheNameNow) {
+  const InodeId d = MakeDirectory("d");
+  const InodeId e = MakeDirectory("e");
+  ASSERT_OK(fs_->Lookup(kRootInode, "d"));
+  ASSERT_OK(other_->Exchange(kRootInode, "d", kRootInode, "e"));
+  auto file = CreateWith("file", "contents", e);
+  EXPECT_FAILS(fs_->RemoveDirectory(kRootInode, "d"), ENOTEMPTY);
+  ASSERT_OK(file->Close());
+  EXPECT_EQ(Elsewhere("file", e), "contents");
+  ASSERT_OK(fs_->RemoveDirectory(kRootInode, "e"));
+  EXPECT_FAILS(other_->GetAttributes(d, {}), ENOENT);
+}
+
 // (Made at once, such a file is there, and empty.)
 TEST_F(PendingFilesTest, ThatFindNoRoomForTheirContentsAreNotThere) {
   auto file = CreateWith("file", "contents");

@@ -125,6 +125,32 @@ TEST_F(RemovalByOldLookTest, AFileThatCameFromAnotherDirectoryIsRemovedInTwoStep
   ASSERT_OK(fs_->RemoveDirectory(kRootInode, "d"));
 }
 
+// A host that has not seen the name reads the entry first and then the inode. Between the two
+// another host may give the file another name: then it has one name and no rename under way, as it
+// had before.
+TEST_F(RemovalByOldLookTest, AFileThatWasRenamedBetweenTheTwoReadsStays) {
+  using std::chrono::milliseconds;
+  const auto set_latency = [&](milliseconds one_way) {
+    for (DriveId id = 1; id <= machines_.size(); ++id) {
+      machines_.drive(id).Set({.least_latency = one_way, .most_latency = one_way});
+    }
+  };
+  Host late = NewHost();
+  set_latency(milliseconds(50));
+  const auto done = sim_.NewSignal();
+  sim_.Spawn("late", [&] {
+    const auto found = late->Lookup(kRootInode, "file");
+    EXPECT_OK(found);
+    EXPECT_FAILS(late->Unlink(kRootInode, "file"), ENOENT);
+    done->Set();
+  });
+  sim_.Sleep(milliseconds(120));  // the inode is being asked for
+  set_latency(milliseconds(0));
+  ASSERT_OK(fs_->Rename(kRootInode, "file", kRootInode, "moved"));
+  done->WaitUntil(Time::max());
+  EXPECT_EQ(Read("moved"), "contents");
+}
+
 // The host dies after any number of its requests. Others find the file whole, or not at all.
 TEST_F(RemovalByOldLookTest, AHostThatDiesLeavesAllOrNothing) {
   int whole = 0;
