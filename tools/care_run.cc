@@ -62,6 +62,7 @@ class Care {
   void Check();
   void Collect();
   void Repair(bool scrub);
+  void Pack();
   bool HasToBeRepaired() const;
   void Note(CareStep step) { done_.steps.push_back(std::move(step)); }
 
@@ -138,11 +139,13 @@ std::optional<int64_t> WaitsUntil(const WorkStops& stops, const std::string& wor
 CareOutcome Care::Run() {
   TakeOverdue(FindOverdueDrives(cluster_, request_));
   const bool moved = Move();
+  bool packs = false;
   for (const CareTask task :
        WhatIsDue(FindLastLooks(cluster_), request_.intervals, Now(), all_are_up_)) {
     if (!MayGoOn()) return done_;
     switch (task) {
       case CareTask::kCheck:
+        packs = true;
         // A repair looks at all that a check does.
         if (moved || !MayBegin("check")) break;
         Check();
@@ -153,6 +156,7 @@ CareOutcome Care::Run() {
         if (MayBegin("collect")) Collect();
         break;
       case CareTask::kScrub:
+        packs = true;
         if (!MayBegin("scrub")) break;
         Repair(/*scrub=*/true);
         if (!gave_way_.exchange(false)) break;
@@ -161,6 +165,7 @@ CareOutcome Care::Run() {
         break;
     }
   }
+  if (packs && request_.pack_older_than && MayGoOn() && MayBegin("pack")) Pack();
   return done_;
 }
 
@@ -236,6 +241,23 @@ void Care::Collect() {
   const int code =
       report ? work.End(ExitCodeOf(*report), CollectSummary(*report, false)) : *work.Stopped();
   Note({.work = "collect", .about = "", .exit_code = code});
+}
+
+void Care::Pack() {
+  if (request_.dry_run) return Note({.work = "pack", .about = ""});
+  LongWork work(cluster_, Guarded({.work = "pack"}), std::string(kPackingGoesOn));
+  const auto outcome =
+      RunPack(work, cluster_, {.older_than = *request_.pack_older_than}, kRootInode, /*wait=*/true);
+  int code = kExitFailed;
+  if (!outcome.has_value()) {
+    done_.notes.push_back(fmt::format("pack: {}", work.End(outcome.error()).message()));
+  } else if (const auto stopped = work.Stopped()) {
+    done_.stopped = true;
+    code = *stopped;
+  } else {
+    code = work.End(ExitCodeOf(outcome->report), PackSummary(outcome->report, false));
+  }
+  Note({.work = "pack", .about = "", .exit_code = code});
 }
 
 void Care::Repair(bool scrub) {

@@ -19,7 +19,10 @@ struct CareRequest {
   // What a drive held that has been away for so long goes to others; null: it is waited for.
   std::optional<Duration> replace_after = std::chrono::hours(24);
   uint64_t bytes_per_second = 0;  // of repairs and scrubs; 0: as fast as it goes
-  bool dry_run = false;           // only says what is due
+  // Small files that have not changed for so long are packed, as often as all is checked. Null:
+  // never.
+  std::optional<Duration> pack_older_than;
+  bool dry_run = false;  // only says what is due
 };
 
 // One thing that care does.

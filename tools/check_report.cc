@@ -78,6 +78,51 @@ std::string CollectSummary(const CollectReport& report, bool dry_run) {
                      report.inodes, report.entries, report.shards);
 }
 
+int ExitCodeOf(const PackReport& report) { return report.not_packed.empty() ? 0 : 1; }
+
+std::string PackSummary(const PackReport& report, bool dry_run) {
+  return fmt::format("{} {} files of {} into {} packs", dry_run ? "would put" : "put", report.files,
+                     BytesText(report.bytes), report.packs);
+}
+
+std::string PackText(const PackReport& report, bool dry_run, const std::string& older_than) {
+  std::string text;
+  for (const std::string& what : report.not_packed) text += fmt::format("stays    {}\n", what);
+  text += PackSummary(report, dry_run) + "\n";
+  if (report.repacked > 0) {
+    text += fmt::format("{} of them from {} packs of which less than half was used\n",
+                        report.repacked, report.left_packs);
+  }
+  if (report.changed > 0) {
+    text += fmt::format("{} files were changed meanwhile, and stay as they are\n", report.changed);
+  }
+  if (report.too_young > 0) {
+    text +=
+        fmt::format("{} small files have changed in the last {}\n", report.too_young, older_than);
+  }
+  if (report.too_few > 0) {
+    text += fmt::format(
+        "{} files of {} wait for others: they are too few for a pack (`--least` says how much is "
+        "enough)\n",
+        report.too_few, BytesText(report.too_few_bytes));
+  }
+  return text;
+}
+
+nlohmann::ordered_json PackReportJson(const PackReport& report, bool dry_run) {
+  return {{"dry_run", dry_run},
+          {"packs", report.packs},
+          {"files", report.files},
+          {"bytes", report.bytes},
+          {"repacked", report.repacked},
+          {"left_packs", report.left_packs},
+          {"too_young", report.too_young},
+          {"too_few", report.too_few},
+          {"too_few_bytes", report.too_few_bytes},
+          {"changed", report.changed},
+          {"not_packed", report.not_packed}};
+}
+
 nlohmann::ordered_json CheckReportJson(const CheckReport& report) {
   nlohmann::ordered_json json{{"directories", report.directories},
                               {"files", report.files},

@@ -1,4 +1,5 @@
-// Prints what a Checker, a Collector or a recovery has found, for people and for programs.
+// Prints what a Checker, a Collector, a Packer or a recovery has found, for people and for
+// programs.
 
 #pragma once
 
@@ -8,6 +9,7 @@
 #include "upkeep/checker.h"
 #include "upkeep/collector.h"
 #include "upkeep/last_look.h"
+#include "upkeep/packer.h"
 #include "upkeep/recovery.h"
 
 namespace pinstripe {
@@ -45,6 +47,12 @@ std::string CollectSummary(const CollectReport& report, bool dry_run);
 int ExitCodeOf(const CollectReport& report);
 nlohmann::ordered_json CollectReportJson(const CollectReport& report, bool dry_run);
 std::string CollectText(const CollectReport& report, bool dry_run, const std::string& older_than);
+
+// 0 done; 1 some files could not be packed.
+int ExitCodeOf(const PackReport& report);
+std::string PackSummary(const PackReport& report, bool dry_run);
+std::string PackText(const PackReport& report, bool dry_run, const std::string& older_than);
+nlohmann::ordered_json PackReportJson(const PackReport& report, bool dry_run);
 
 std::string RecoverText(const RecoverReport& report, const std::string& path);
 

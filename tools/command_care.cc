@@ -20,6 +20,7 @@ struct CareOptions {
   std::string scrub = "30d";
   std::string replace_after = "24h";
   std::string rate;
+  std::string pack_older_than;
   bool dry_run = false;
   bool json = false;
 };
@@ -34,6 +35,9 @@ Result<CareRequest> RequestOf(const CareOptions& options) {
     request.replace_after = TRY(ParseSpan("--replace-after", options.replace_after));
   }
   request.dry_run = options.dry_run;
+  if (!options.pack_older_than.empty()) {
+    request.pack_older_than = TRY(ParseSpan("--pack-older-than", options.pack_older_than));
+  }
   if (options.rate.empty()) return request;
   const auto rate = ParseByteCount(options.rate);
   if (!rate || *rate == 0) {
@@ -71,6 +75,8 @@ void AddCareCommand(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   command->add_option("--rate", options->rate,
                       "Repair and scrub no more than so many bytes a second, such as 100MB");
+  command->add_option("--pack-older-than", options->pack_older_than,
+                      "With each check, pack small files that have not changed for so long");
   command->add_flag("--dry-run", options->dry_run, "Only say what is due");
   command->add_flag("--json", options->json, "Print it as JSON");
   command->footer(

@@ -41,6 +41,7 @@ void AddCareCommand(CLI::App& app, Action& chosen);
 void AddCheckCommand(CLI::App& app, Action& chosen);
 void AddCollectCommand(CLI::App& app, Action& chosen);
 void AddRecoverCommand(CLI::App& app, Action& chosen);
+void AddPackCommand(CLI::App& app, Action& chosen);
 void AddRmCommand(CLI::App& app, Action& chosen);
 void AddRepairCommands(CLI::App& app,
                        Action& chosen);  // repair, scrub, verify, rebuild, drain, expand, rebalance

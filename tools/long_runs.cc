@@ -39,6 +39,37 @@ std::optional<CollectReport> RunCollect(LongWork& work, Cluster& cluster,
   return report;
 }
 
+Result<PackOutcome> RunPack(LongWork& work, Cluster& cluster, Packer::Options options,
+                            InodeId directory, bool wait) {
+  options.progress = [&](const PackReport& so_far) {
+    work.Show(fmt::format("packing, {} files so far", so_far.files), kProgressUnknown,
+              so_far.bytes);
+  };
+  options.go_on = [&] { return work.GoOn(); };
+  const Epoch before = cluster.map().epoch;
+  Packer packer(cluster, std::move(options));
+  const Status status = packer.Run(directory);
+  if (cluster.map().epoch != before) {
+    Event event{.kind = EventKind::kConfiguration, .actor = {}};
+    event.work = "pack";
+    event.text = fmt::format("epoch {} of the drive map: the cluster uses packs from now on",
+                             cluster.map().epoch);
+    work.events().Add(std::move(event));
+  }
+  if (!status.ok()) {
+    work.Clear();
+    return tl::unexpected(status);
+  }
+  PackOutcome outcome{.report = packer.report(), .stopped = work.work().IsStopped()};
+  if (wait && !outcome.stopped) {
+    outcome.is_free = packer.WaitUntilFree([&](size_t files) {
+      work.Show(fmt::format("freeing what {} files occupied before", files), kProgressUnknown);
+    });
+  }
+  work.Clear();
+  return outcome;
+}
+
 Result<RepairOutcome> RunRepair(LongWork& work, Cluster& cluster, const DriveFactory& factory,
                                 const RepairRequest& request) {
   auto outcome = RunRepair(cluster, factory, request,

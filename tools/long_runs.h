@@ -11,12 +11,15 @@
 #include "tools/repair_run.h"
 #include "upkeep/checker.h"
 #include "upkeep/collector.h"
+#include "upkeep/packer.h"
 
 namespace pinstripe {
 
 inline constexpr std::string_view kCheckGoesOn = "Nothing was changed; run it again.";
 inline constexpr std::string_view kCollectionGoesOn =
     "What was removed is gone, and all else is as it was; run it again to go on.";
+inline constexpr std::string_view kPackingGoesOn =
+    "What was packed is so, and all else is as it was; run it again to go on.";
 inline constexpr std::string_view kRepairGoesOn =
     "What was written stays, and nothing is half done; run it again to go on.";
 
@@ -25,6 +28,14 @@ inline constexpr std::string_view kRepairGoesOn =
 std::optional<CheckReport> RunCheck(LongWork& work, Cluster& cluster, bool names_only);
 std::optional<CollectReport> RunCollect(LongWork& work, Cluster& cluster,
                                         Collector::Options options);
+
+struct PackOutcome {
+  PackReport report;
+  bool stopped = false;  // by somebody: LongWork::Stopped() is next
+  bool is_free = true;   // what was packed does not lie where it was any more
+};
+Result<PackOutcome> RunPack(LongWork& work, Cluster& cluster, Packer::Options options,
+                            InodeId directory, bool wait);
 
 // As RunRepair() below it.
 Result<RepairOutcome> RunRepair(LongWork& work, Cluster& cluster, const DriveFactory& factory,

@@ -45,6 +45,7 @@ int Main(int argc, char** argv) {
   AddCheckCommand(app, chosen);
   AddCollectCommand(app, chosen);
   AddRecoverCommand(app, chosen);
+  AddPackCommand(app, chosen);
   AddRmCommand(app, chosen);
   AddRepairCommands(app, chosen);
   AddWorkCommand(app, chosen);

@@ -23,7 +23,7 @@ constexpr size_t kMaxWorkBytes = 32;
 constexpr size_t kMaxStops = 16;
 constexpr int kMostAttempts = 10;
 
-constexpr std::string_view kWorkOfCare[] = {"check", "collect", "scrub", "repair"};
+constexpr std::string_view kWorkOfCare[] = {"check", "collect", "scrub", "repair", "pack"};
 
 std::string TakePrintable(Reader& in, size_t most) {
   const std::string_view text = in.Text();

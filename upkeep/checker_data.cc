@@ -82,9 +82,10 @@ void Checker::CheckData() {
         }
       }
       if (owners.empty()) continue;
-      if (owners.front().stored.inode.keeping && owners.front().id == ids[i]) {
-        CheckPages(ids[i],
-                   owners.front().stored.inode);  // its blocks are looked at with its object
+      const Inode& front = owners.front().stored.inode;
+      const bool keeps_others = front.keeping && !Keepers::IsPack(ids[i], front);
+      if (keeps_others && owners.front().id == ids[i]) {
+        CheckPages(ids[i], front);  // its blocks are looked at with its object
       } else if (owners.size() == 1 && owners.front().id == ids[i]) {
         CheckFile(ids[i], std::move(owners.front().stored));
       } else {
@@ -165,7 +166,7 @@ void Checker::CheckFile(InodeId id, StoredInode stored) {
     keeper_maps_.ForgetPages();
   }
   CheckPages(id, stored.inode);
-  keeper_maps_.Forget();
+  keeper_maps_.ForgetSome();
 }
 
 void Checker::CheckPages(InodeId id, const Inode& inode) {
@@ -230,7 +231,7 @@ void Checker::CheckKeepers() {
           object.has_value() && *object && std::ranges::binary_search((*object)->inode.keepers, id);
     }
     if (!keeps) continue;
-    keepers_of_[keeping.object].push_back(id);
+    if (keeping.object != id) keepers_of_[keeping.object].push_back(id);
     with_data_.push_back(id);
   }
   for (const auto& [file, keeper] : sharing_) {
@@ -368,7 +369,7 @@ void Checker::CheckObject(InodeId object, std::vector<Owner> owners) {
     keeper_maps_.ForgetPages();
     block = end;
   }
-  keeper_maps_.Forget();
+  keeper_maps_.ForgetSome();
   for (const Owner& owner : owners) {
     if (owner.id == object) CheckPages(object, owner.stored.inode);
   }

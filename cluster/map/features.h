@@ -44,9 +44,15 @@ struct KnownFeature {
   std::string_view what;  // a sentence for people
 };
 
-// What this version knows, ascending by name. Nothing so far: what every version has had is part of
-// the formats, and not a feature.
-inline constexpr std::array<KnownFeature, 0> kKnownFeatures{};
+// Small files may be parts of packs (docs/format.md, "Packs").
+inline constexpr std::string_view kPacksFeature = "packs";
+
+// What this version knows, ascending by name. What every version has had is part of the formats,
+// and not a feature.
+inline constexpr std::array kKnownFeatures{
+    KnownFeature{kPacksFeature, FeatureKind::kMustBeUnderstood,
+                 "Small files that have not changed for long may be in packs."},
+};
 
 // Null: this version does not know it.
 const KnownFeature* FindFeature(std::string_view name,

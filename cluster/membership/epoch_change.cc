@@ -29,6 +29,10 @@ const MappedDrive* FindIn(const DriveMap& map, DriveId id) {
   return found == map.drives.end() ? nullptr : &*found;
 }
 
+bool Uses(const DriveMap& map, std::string_view feature) {
+  return std::ranges::binary_search(map.features, feature, {}, &Feature::name);
+}
+
 size_t CountActive(const DriveMap& map) {
   return static_cast<size_t>(
       std::count_if(map.drives.begin(), map.drives.end(),
@@ -165,10 +169,14 @@ class EpochChange {
     return Fail(verdict.code(), "{}. Nothing was changed", verdict.message());
   }
 
-  Result<EpochChangeReport> Renew() {
+  Result<EpochChangeReport> Renew(const Feature* to_use = nullptr) {
     EpochChangeReport report = TRY(SettleAndClear());
     DriveMap next = cluster_.map();
     ++next.epoch;
+    if (to_use != nullptr && !Uses(next, to_use->name)) {
+      const auto at = std::ranges::lower_bound(next.features, to_use->name, {}, &Feature::name);
+      next.features.insert(at, *to_use);
+    }
     TRY(RefuseIfShared());
     return Begin(next, std::move(report));
   }
@@ -727,6 +735,13 @@ Result<EpochChangeReport> ChangeDrives(Cluster& cluster, const DriveFactory& fac
 
 Result<EpochChangeReport> RenewEpoch(Cluster& cluster, const EpochChangeOptions& options) {
   return EpochChange(cluster, options).Renew();
+}
+
+Status UseFeature(Cluster& cluster, std::string_view name, const EpochChangeOptions& options) {
+  if (Uses(cluster.map(), name)) return {};
+  const Feature feature{.name = std::string(name), .kind = FindFeature(name)->kind, .section = ""};
+  TRY(EpochChange(cluster, options).Renew(&feature));
+  return {};
 }
 
 Result<SweepReport> SettleEpoch(Cluster& cluster, const EpochChangeOptions& options) {

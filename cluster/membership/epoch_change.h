@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -74,6 +75,10 @@ Status JudgeDrives(Cluster& cluster, const DriveFactory& factory,
 // heard of it decides nothing any more with drives that have. Removed registers of reusable names
 // can be erased then (RegisterStore::Erase). Failures as of ChangeDrives.
 Result<EpochChangeReport> RenewEpoch(Cluster& cluster, const EpochChangeOptions& options = {});
+
+// Makes an epoch whose map names a feature that this version knows, without a section of its own;
+// nothing, where the map names it already. Failures as of RenewEpoch.
+Status UseFeature(Cluster& cluster, std::string_view name, const EpochChangeOptions& options = {});
 
 // Settles the newest epoch: registers are given to their new homes, which takes kForgetting and as
 // long as reading them does, and these have a say from then on. Nothing happens where they have it.

@@ -41,7 +41,7 @@ size_t BytesOf(const BlockRun& run) {
   if (run.hole) return 1 + VarintBytes(run.count);
   if (run.shared) {
     return 1 + VarintBytes(run.count) + sizeof(run.object) + VarintBytes(run.shift) +
-           VarintBytes(run.last_valid);
+           VarintBytes(run.last_valid) + (run.skip == 0 ? 0 : VarintBytes(run.skip));
   }
   size_t bytes = 1 + VarintBytes(run.count) + run.write.size() + 4 + 1 +
                  VarintBytes(run.last_stored) + VarintBytes(run.last_valid) +
@@ -69,9 +69,9 @@ BlockRun Cut(const BlockRun& run, uint64_t first, uint64_t count, uint32_t block
 
 bool CanFollow(const BlockRun& a, const BlockRun& b, uint64_t block_bytes) {
   if (a.hole || b.hole) return a.hole && b.hole;
-  return a.shared == b.shared && a.object == b.object && a.shift == b.shift && a.write == b.write &&
-         a.epoch == b.epoch && a.layout == b.layout && a.last_stored == block_bytes &&
-         a.last_valid == block_bytes;
+  return a.shared == b.shared && a.object == b.object && a.shift == b.shift && a.skip == 0 &&
+         b.skip == 0 && a.write == b.write && a.epoch == b.epoch && a.layout == b.layout &&
+         a.last_stored == block_bytes && a.last_valid == block_bytes;
 }
 
 void Join(BlockRun& before, const BlockRun& after) {
@@ -241,6 +241,7 @@ BlockPlace PlaceInRun(const BlockRun& run, uint64_t index, uint64_t block_bytes)
     place.stored = run.last_stored;
     place.valid = run.last_valid;
   }
+  place.skip = run.skip;
   for (const auto& moved : NotesOf(run.moved, index)) place.place.moved.push_back(moved.shard);
   for (const auto& patched : NotesOf(run.patches, index)) place.patches.push_back(patched.patch);
   return place;
@@ -252,6 +253,7 @@ BlockRun RunOf(const BlockPlace& place) {
                .shared = place.shared,
                .object = place.object,
                .shift = place.shared ? place.shift : 0,
+               .skip = place.shared ? place.skip : 0,
                .write = place.write,
                .epoch = place.place.epoch,
                .layout = place.layout,
@@ -511,7 +513,7 @@ void AddPieces(const BlockRun& run, uint64_t first, uint32_t bytes,
       const BlockRun& there = runs[at.run];
       until = std::min(end, at.first + there.count);
       kept = !there.hole && there.shared == run.shared && there.object == run.object &&
-             there.shift == run.shift && there.write == run.write;
+             there.shift == run.shift && there.skip == run.skip && there.write == run.write;
       for (const BlockRun::Patched& patched : patches_of(block, until)) {
         const uint64_t patched_block = first + patched.index;
         const bool is_there = std::ranges::any_of(

@@ -58,7 +58,8 @@ inline constexpr uint32_t kMaxPatchBytes = 4 * kCellBytes;  // of all of them, a
 // A block that is stored. Bytes from `valid` to the end of the block read as zeros.
 //
 // A shared one is stored where the map of a keeper says, of another inode than this
-// (fs/files/keepers.h): `object` is the keeper then, and nothing is known here but `valid`.
+// (fs/files/keepers.h): `object` is the keeper then, and nothing is known here but `valid` and
+// `skip`.
 struct BlockPlace {
   bool shared = false;
   // In the shards' keys: the inode that the block was written for.
@@ -72,11 +73,14 @@ struct BlockPlace {
   uint32_t stored = 0;                   // length of the block as it was written
   uint32_t valid = 0;                    // how much of that still counts: less after a truncation
   std::vector<BlockPatch> patches = {};  // in the order in which they are laid over it
+  // Of a shared one: where its bytes begin in the keeper's block. They are part of a pack if that
+  // is not 0 (upkeep/packer.h).
+  uint32_t skip = 0;
 
   // Says nothing of patches.
   bool SameStripe(const BlockPlace& other) const {
     return shared == other.shared && object == other.object && shift == other.shift &&
-           write == other.write;
+           skip == other.skip && write == other.write;
   }
   // The same stripe, and the same patches over it, wherever they are.
   bool SameStripes(const BlockPlace& other) const;
@@ -112,8 +116,9 @@ std::vector<BlockPart> PartsOf(const BlockPlace& place, uint64_t first, uint64_t
 // A record with so many more copies, and room for `bytes`.
 StripeLayout CopiesOf(uint64_t bytes, int parity_shards);
 
-// A block of which the first `valid` bytes are those of a block of the keeper's, shift further on.
-BlockPlace SharedPlace(uint64_t keeper, uint64_t shift, uint32_t valid);
+// A block of which the first `valid` bytes are those of a block of the keeper's, shift further on,
+// from `skip` on.
+BlockPlace SharedPlace(uint64_t keeper, uint64_t shift, uint32_t valid, uint32_t skip = 0);
 
 // Consecutive blocks. All but the last are stored, and valid, in full.
 struct BlockRun {
@@ -133,6 +138,7 @@ struct BlockRun {
   bool shared = false;
   uint64_t object = 0;
   uint64_t shift = 0;  // 0 unless shared
+  uint32_t skip = 0;   // the same; one with a skip is a single block
   WriteId write{};     // this and what follows: of one that is not shared, but for last_valid
 
   Epoch epoch = 0;

@@ -19,6 +19,7 @@ constexpr uint8_t kMovedShards = 4;
 constexpr uint8_t kPage = 8;
 constexpr uint8_t kPatches = 16;
 constexpr uint8_t kShared = 32;
+constexpr uint8_t kPartOfBlock = 64;
 constexpr uint8_t kPageFormat = 1;
 
 class LayoutTable {
@@ -67,8 +68,9 @@ void EncodeRun(Writer& writer, const BlockRun& run, uint8_t kind, uint64_t valid
     return;
   }
   if (run.shared) {
-    writer.U8(kData | kShared).Varint(run.count).U64(run.object).Varint(run.shift);
-    writer.Varint(run.last_valid);
+    writer.U8(static_cast<uint8_t>(kData | kShared | (run.skip != 0 ? kPartOfBlock : 0)));
+    writer.Varint(run.count).U64(run.object).Varint(run.shift).Varint(run.last_valid);
+    if (run.skip != 0) writer.Varint(run.skip);
     return;
   }
   writer.U8(static_cast<uint8_t>(kData | kind | (run.object != inode ? kOtherObject : 0) |
@@ -165,13 +167,17 @@ DecodedRun DecodeRun(Reader& reader, uint64_t inode, const std::vector<StripeLay
   run.count = reader.Varint();
   run.hole = flags == 0;
   if (run.hole) return decoded;
-  if (flags == (kData | kShared)) {
+  if ((flags & ~kPartOfBlock) == (kData | kShared)) {
     run.shared = true;
     run.object = reader.U64();
     run.shift = reader.Varint();
     const uint64_t valid = reader.Varint();
     if (valid > UINT32_MAX || run.object == inode) reader.MarkBad();
     run.last_stored = run.last_valid = static_cast<uint32_t>(valid);
+    if ((flags & kPartOfBlock) == 0) return decoded;
+    const uint64_t skip = reader.Varint();
+    if (skip == 0 || skip > UINT32_MAX - valid || run.count != 1) reader.MarkBad();
+    run.skip = static_cast<uint32_t>(skip);
     return decoded;
   }
   decoded.page = may_be_page && (flags & kPage) != 0;

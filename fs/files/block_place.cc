@@ -80,8 +80,11 @@ void BlockPlace::Lay(BlockPatch patch) {
   patches.push_back(std::move(patch));
 }
 
-std::vector<BlockPart> PartsOf(const BlockPlace& place, uint64_t first, uint64_t end,
-                               IntervalSet covered) {
+namespace {
+
+// By the bytes of the block that is stored, of which the place may be a part.
+std::vector<BlockPart> PartsOfStored(const BlockPlace& place, uint64_t first, uint64_t end,
+                                     IntervalSet covered) {
   std::vector<BlockPart> parts;
   const std::vector<BlockPlace> stripes = place.Stripes();
   // From above: what one patch has nobody below is asked for.
@@ -104,7 +107,21 @@ std::vector<BlockPart> PartsOf(const BlockPlace& place, uint64_t first, uint64_t
   return parts;
 }
 
-BlockPlace SharedPlace(uint64_t keeper, uint64_t shift, uint32_t valid) {
+}  // namespace
+
+std::vector<BlockPart> PartsOf(const BlockPlace& place, uint64_t first, uint64_t end,
+                               IntervalSet covered) {
+  if (place.skip == 0) return PartsOfStored(place, first, end, std::move(covered));
+  IntervalSet covered_there;
+  for (const auto& part : covered.Within(first, end)) {
+    covered_there.Add(part.first + place.skip, part.end + place.skip);
+  }
+  auto parts = PartsOfStored(place, first + place.skip, end + place.skip, std::move(covered_there));
+  for (BlockPart& part : parts) part.first -= place.skip;
+  return parts;
+}
+
+BlockPlace SharedPlace(uint64_t keeper, uint64_t shift, uint32_t valid, uint32_t skip) {
   return {.shared = true,
           .object = keeper,
           .shift = shift,
@@ -112,7 +129,9 @@ BlockPlace SharedPlace(uint64_t keeper, uint64_t shift, uint32_t valid) {
           .layout = {},
           .place = {},
           .stored = valid,
-          .valid = valid};
+          .valid = valid,
+          .patches = {},
+          .skip = skip};
 }
 
 StripeLayout CopiesOf(uint64_t bytes, int parity_shards) {

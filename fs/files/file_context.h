@@ -9,6 +9,7 @@
 #include "fs/files/block_memory.h"
 #include "fs/files/block_reader.h"
 #include "fs/files/keepers.h"
+#include "fs/files/known_keepers.h"
 #include "fs/files/reaper.h"
 #include "fs/names/names.h"
 #include "fs/options.h"
@@ -27,6 +28,7 @@ struct FileContext {
   Names names;
   Names::Disposer dispose;  // what Names tells of removed inodes
   Keepers keepers{cluster, records};
+  RecentKeepers recent_keepers;
   // Takes a share of the budget: waits until there is room, and has dirty blocks stored to make
   // some. Never called with a turn, a mutex or another share held. EIO, ENOSPC and the like: there
   // is none, because what takes it cannot be stored.

@@ -11,6 +11,7 @@ namespace pinstripe {
 namespace {
 
 constexpr size_t kMostLoadedPages = 16;
+constexpr size_t kMostMaps = 64;  // keepers whose maps are kept
 
 void Insert(std::vector<InodeId>& ids, InodeId id) {
   const auto at = std::ranges::lower_bound(ids, id);
@@ -37,11 +38,14 @@ Result<BlockPlace> ResolveShared(const BlockPlace& shared, uint64_t block, Inode
                                  const Inode& keeper) {
   std::optional<BlockPlace> place;
   if (keeper.map) place = keeper.map->Find(block + shared.shift);
-  if (!place || place->shared || place->valid < shared.valid) {
+  const uint64_t end = uint64_t{shared.skip} + shared.valid;
+  if (!place || place->shared || place->valid < end) {
     return Fail(EIO, "inode {:016x}, which keeps shared blocks, does not have block {}", id,
                 block + shared.shift);
   }
-  place->CutTo(shared.valid);
+  place->CutTo(static_cast<uint32_t>(end));
+  place->valid = shared.valid;
+  place->skip = shared.skip;
   place->shift = shared.shift;
   return *std::move(place);
 }
@@ -53,10 +57,15 @@ Result<BlockPlace> KeeperMaps::Resolve(const BlockPlace& place, uint64_t block) 
     const auto found = FindKeeper(records_, place.object);
     if (!found.has_value()) return Fail(EIO, "{}", found.error().message());
     at = keepers_.emplace(place.object, found->inode).first;
+    at->second.keeping->files = {};
   }
   const uint64_t there = block + place.shift;
   TRY(LoadPages(cluster_.stripes(), place.object, at->second, there, there + 1));
   return ResolveShared(place, block, place.object, at->second);
+}
+
+void KeeperMaps::ForgetSome() {
+  if (keepers_.size() > kMostMaps) keepers_.clear();
 }
 
 void KeeperMaps::ForgetPages() {
@@ -84,6 +93,21 @@ Result<std::pair<InodeId, StoredInode>> Keepers::Create(InodeId object, const Bl
   TRY(change.why);
   if (!change.applied()) return Fail(EIO, "inode {:016x}: the number is taken; try again", id);
   return std::pair(id, *change.now);
+}
+
+Result<StoredInode> Keepers::CreatePack(InodeId id, const BlockMap& map, uint64_t size,
+                                        std::vector<InodeId> files) {
+  const int64_t now = records_.WallClock();
+  Inode inode{.links = 0, .size = size, .accessed = now, .modified = now, .changed = now};
+  inode.map = map;
+  inode.keeping = Keeping{.object = id, .settled = true, .files = std::move(files)};
+  const auto change = records_.ChangeInode(id, 0, inode, Durability::kWriteThrough);
+  TRY(change.why);
+  if (!change.applied()) {
+    return Fail(EEXIST, "inode {:016x}: a collection took the pack for a dead one's; try again",
+                id);
+  }
+  return *change.now;
 }
 
 // Durably: what says that somebody may name it must be there when that one's inode is.
@@ -126,12 +150,13 @@ Status Keepers::Join(InodeId keeper, InodeId file) {
 // ---- The end
 
 // Makes certain that the file does not name the keeper, and will not without a Join() that comes
-// after `kept` was read.
+// after `kept` was read. The file was read after that, too.
 Result<Keepers::Step> Keepers::TakeOutOfFile(InodeId keeper, const StoredInode& kept,
-                                             InodeId file) {
-  std::optional<StoredInode> stored = TRY(records_.FindInode(file));
+                                             const Leaving& leaving,
+                                             std::optional<StoredInode> stored) {
+  const InodeId file = leaving.file;
   if (!stored) {  // for ever: its number is never used again
-    TRY(records_.MakeInodeDurable(file));
+    if (!leaving.is_safely_removed) TRY(records_.MakeInodeDurable(file));
     return Step::kGone;
   }
   Inode& inode = stored->inode;
@@ -153,7 +178,9 @@ Result<Keepers::Step> Keepers::TakeOutOfFile(InodeId keeper, const StoredInode& 
   return change.applied() ? Step::kGone : Step::kAgain;
 }
 
-Result<Keepers::Departure> Keepers::Leave(InodeId keeper, InodeId file) {
+// All that do not name it leave with one change of the keeper.
+Result<Keepers::Departure> Keepers::Leave(InodeId keeper, std::vector<Leaving> files) {
+  Departure departure;
   for (Attempts attempts; attempts.Next();) {
     if (!attempts.IsFirst()) attempts.Pause(cluster_.runtime());
     std::optional<StoredInode> stored = TRY(records_.FindInode(keeper));
@@ -161,20 +188,42 @@ Result<Keepers::Departure> Keepers::Leave(InodeId keeper, InodeId file) {
     Keeping& keeping = *stored->inode.keeping;
     // If it is not settled, the stripes are the object's, and nobody else names it. If the object
     // does not, and will not, the keeper goes by itself.
-    const InodeId leaving = keeping.settled ? file : keeping.object;
-    switch (TRY(TakeOutOfFile(keeper, *stored, leaving))) {
-      case Step::kAgain: continue;
-      case Step::kStays: return Departure{.stays = true, .removed = {}};
-      case Step::kGone: break;
+    std::vector<Leaving> leaving = files;
+    if (!keeping.settled) leaving = {{keeping.object}};
+    std::vector<InodeId> ids;
+    for (const Leaving& each : leaving) ids.push_back(each.file);
+    auto found = records_.FindInodes(ids);
+    std::vector<Leaving> again;
+    std::set<InodeId> gone;
+    departure.stays = false;
+    for (size_t i = 0; i < leaving.size(); ++i) {
+      switch (TRY(TakeOutOfFile(keeper, *stored, leaving[i], TRY(std::move(found[i]))))) {
+        case Step::kAgain: again.push_back(leaving[i]); break;
+        case Step::kStays: departure.stays = true; break;
+        case Step::kGone: gone.insert(leaving[i].file); break;
+      }
     }
-    std::erase(keeping.files, leaving);
+    if (keeping.settled) files = again;  // with those below, if somebody is faster
+    if (gone.empty()) {
+      if (again.empty()) return departure;
+      continue;
+    }
+    std::erase_if(keeping.files, [&](InodeId file) { return gone.contains(file); });
     const bool last = !keeping.settled || keeping.files.empty();
     const auto change = records_.ChangeInode(keeper, stored->slot,
                                              last ? std::nullopt : std::optional(stored->inode),
                                              {Durability::kWriteBack, Room::kFreeing});
     TRY(change.why);
-    if (!change.applied()) continue;
-    Departure departure{.losses = change.losses};
+    if (!change.applied()) {
+      if (keeping.settled) {
+        for (const Leaving& each : leaving) {
+          if (gone.contains(each.file)) files.push_back(each);
+        }
+      }
+      continue;
+    }
+    if (!again.empty() && !last) continue;
+    departure.losses = change.losses;
     if (last && keeping.settled) departure.removed = std::move(stored->inode);
     return departure;
   }

@@ -11,6 +11,9 @@
 // since; whoever is about to name a keeper (Join) has read the file's inode before, and changes the
 // keeper first. So one of the two always finds what it requires changed.
 //
+// A pack is a keeper whose stripes were written for itself, and have the contents of many small
+// files, one behind the other (upkeep/packer.h). Each of these names its part of a block.
+//
 // Keepers: thread-safe. KeeperMaps: used by one thread.
 
 #pragma once
@@ -39,14 +42,15 @@ class KeeperMaps {
   // Where the block is: of one that is not shared, as it is. EIO: the keeper is gone, or does not
   // have it.
   Result<BlockPlace> Resolve(const BlockPlace& place, uint64_t block);
-  // The keeper as it was read; it may have changed since.
+  // The keepers as they were read; they may have changed since.
   void Forget() { keepers_.clear(); }
+  void ForgetSome();   // where they are many
   void ForgetPages();  // most of them
 
  private:
   Cluster& cluster_;
   Records& records_;
-  std::map<InodeId, Inode> keepers_;
+  std::map<InodeId, Inode> keepers_;  // without the lists of files
 };
 
 class Keepers {
@@ -63,20 +67,33 @@ class Keepers {
   // been none. If it cannot be removed, it is collected.
   void Discard(InodeId keeper, const StoredInode& stored);
 
+  // A pack of its own number, whose stripes are stored and safe from power loss, for those files;
+  // they name it after this. It is safe, too. EEXIST: a collection took it for dead.
+  Result<StoredInode> CreatePack(InodeId id, const BlockMap& map, uint64_t size,
+                                 std::vector<InodeId> files);
+  static bool IsPack(InodeId id, const Inode& inode) {
+    return inode.keeping && inode.keeping->object == id;
+  }
+
   // That file is about to name the keeper. The caller has read the file's inode before, and changes
   // it conditionally after. ENOENT: the keeper is gone; EMLINK: too many files share it.
   Status Join(InodeId keeper, InodeId file);
 
   // What became of a keeper when a file was to leave it.
   struct Departure {
-    bool stays = false;  // the file names it still
+    bool stays = false;  // some of the files name it still
     // It has been removed, as the last file has left it: its stripes may go, by this inode.
     std::optional<Inode> removed;
     uint64_t losses = 0;  // Records::CountLosses() before that
   };
-  // Takes a file out of the keeper's list unless it names the keeper, and out of the file's inode
+  struct Leaving {
+    InodeId file = 0;
+    bool is_safely_removed = false;  // if it is gone, that is safe from power loss
+  };
+  // Takes files out of the keeper's list unless they name the keeper, and out of the files' inodes
   // what does not belong there any more. If the keeper was not settled it finds out what happened.
-  Result<Departure> Leave(InodeId keeper, InodeId file);
+  Result<Departure> Leave(InodeId keeper, std::vector<Leaving> files);
+  Result<Departure> Leave(InodeId keeper, InodeId file) { return Leave(keeper, {{file}}); }
 
   // All of them, or those of some objects, by these.
   using ByObject = std::map<InodeId, std::vector<std::pair<InodeId, StoredInode>>>;
@@ -87,7 +104,8 @@ class Keepers {
   Status Change(InodeId keeper, const std::function<Result<bool>(Keeping&)>& edit);
   // What Leave() is to do next.
   enum class Step { kAgain, kStays, kGone };
-  Result<Step> TakeOutOfFile(InodeId keeper, const StoredInode& kept, InodeId file);
+  Result<Step> TakeOutOfFile(InodeId keeper, const StoredInode& kept, const Leaving& leaving,
+                             std::optional<StoredInode> file);
 
   Cluster& cluster_;
   Records& records_;

@@ -11,6 +11,7 @@ namespace pinstripe {
 namespace {
 
 constexpr size_t kMostKeepersKnown = 16;
+constexpr size_t kMostRecent = 64;  // of a process
 
 bool HasTooManyPages(const std::pair<const InodeId, std::shared_ptr<const StoredInode>>& keeper) {
   const std::optional<BlockMap>& map = keeper.second->inode.map;
@@ -18,6 +19,32 @@ bool HasTooManyPages(const std::pair<const InodeId, std::shared_ptr<const Stored
 }
 
 }  // namespace
+
+// ---- Of a process
+
+std::shared_ptr<const StoredInode> RecentKeepers::Find(InodeId keeper) {
+  const MutexLock lock(mutex_);
+  const auto at = recent_.find(keeper);
+  if (at == recent_.end()) return nullptr;
+  at->second.used = ++uses_;
+  return at->second.stored;
+}
+
+void RecentKeepers::Learn(InodeId keeper, std::shared_ptr<const StoredInode> stored) {
+  const MutexLock lock(mutex_);
+  recent_[keeper] = {std::move(stored), ++uses_};
+  if (recent_.size() <= kMostRecent) return;
+  const auto by_use = [](const auto& one) { return one.second.used; };
+  recent_.erase(std::ranges::min_element(recent_, {}, by_use));
+}
+
+void RecentKeepers::Forget(InodeId keeper, uint64_t slot) {
+  const MutexLock lock(mutex_);
+  const auto at = recent_.find(keeper);
+  if (at != recent_.end() && at->second.stored->slot <= slot) recent_.erase(at);
+}
+
+// ---- Of a file
 
 Result<std::optional<BlockPlace>> KnownKeepers::Resolve(const BlockPlace& place, uint64_t block,
                                                         std::optional<Kept>& missing) const {
@@ -39,6 +66,8 @@ Status KnownKeepers::Load(const Kept& kept) {
     const MutexLock lock(mutex_);
     if (const auto at = known_.find(kept.keeper); at != known_.end()) known = at->second;
   }
+  if (!known) known = recent_.Find(kept.keeper);
+  const bool is_new = !known;
   auto keeper = std::make_shared<StoredInode>();
   if (known) {
     *keeper = *known;
@@ -47,8 +76,14 @@ Status KnownKeepers::Load(const Kept& kept) {
     if (!found)
       return Fail(ENOENT, "inode {:016x}, which kept shared blocks, is gone", kept.keeper);
     *keeper = *found;
+    // Nobody asks here who may name it, which is most of a pack's inode.
+    if (keeper->inode.keeping) keeper->inode.keeping->files = {};
   }
   TRY(LoadPages(cluster_.stripes(), kept.keeper, keeper->inode, kept.block, kept.block + 1));
+  // One with pages, of which some are loaded, is a file's own.
+  if (is_new && keeper->inode.map && keeper->inode.map->CountLoadedPages() == 0) {
+    recent_.Learn(kept.keeper, keeper);
+  }
   const MutexLock lock(mutex_);
   known_[kept.keeper] = std::move(keeper);
   return {};
@@ -65,6 +100,7 @@ Result<bool> KnownKeepers::Refresh() {
     const auto found = TRY(records_.FindInode(id));
     if (found && found->slot == keeper->slot) continue;
     changed = true;
+    recent_.Forget(id, keeper->slot);
     const MutexLock lock(mutex_);
     known_.erase(id);
   }

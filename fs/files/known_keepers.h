@@ -1,6 +1,13 @@
 // KnownKeepers: the inodes that keep blocks which one open file shares with others
 // (fs/files/keepers.h), as they were read, with the pages of their maps that were needed.
 //
+// RecentKeepers: those that the files of one process have asked for last. Small files that are in
+// one pack are opened one after the other, and ask for it once.
+//
+// What they know may be old. A repair that has moved shards, or the end of a keeper, is noticed by
+// who finds nothing there; then Refresh() is called. Write ids are never used again, so nobody
+// finds anything else there.
+//
 // Thread-safe.
 
 #pragma once
@@ -19,9 +26,28 @@ namespace pinstripe {
 // Pages of a block map that is only read which are kept in memory.
 inline constexpr size_t kMostPages = 64;
 
+class RecentKeepers {
+ public:
+  // Null: it is not known.
+  std::shared_ptr<const StoredInode> Find(InodeId keeper) EXCLUDES(mutex_);
+  void Learn(InodeId keeper, std::shared_ptr<const StoredInode> stored) EXCLUDES(mutex_);
+  // Unless a later one is known than that in this slot.
+  void Forget(InodeId keeper, uint64_t slot) EXCLUDES(mutex_);
+
+ private:
+  struct Recent {
+    std::shared_ptr<const StoredInode> stored;
+    uint64_t used = 0;
+  };
+  Mutex mutex_;
+  std::map<InodeId, Recent> recent_ GUARDED_BY(mutex_);
+  uint64_t uses_ GUARDED_BY(mutex_) = 0;
+};
+
 class KnownKeepers {
  public:
-  KnownKeepers(Cluster& cluster, Records& records) : cluster_(cluster), records_(records) {}
+  KnownKeepers(Cluster& cluster, Records& records, RecentKeepers& recent)
+      : cluster_(cluster), records_(records), recent_(recent) {}
 
   // A block of a keeper's map, which is to be loaded.
   struct Kept {
@@ -47,6 +73,7 @@ class KnownKeepers {
 
   Cluster& cluster_;
   Records& records_;
+  RecentKeepers& recent_;
   mutable Mutex mutex_;
   Known known_ GUARDED_BY(mutex_);
 };

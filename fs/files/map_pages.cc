@@ -46,6 +46,20 @@ Result<std::optional<BlockPlace>> FindStripe(StripeStore& stripes, InodeId id, I
   return inode.map->Find(block);
 }
 
+Status ReadBlock(StripeStore& stripes, const BlockPlace& place, uint64_t block, MutableBytes out) {
+  const std::vector<BlockPart> parts = PartsOf(place, 0, out.size());
+  std::vector<StripeReadRequest> requests;
+  for (const BlockPart& part : parts) {
+    requests.push_back({.id = part.stripe.IdOf(block),
+                        .layout = part.stripe.layout,
+                        .length = part.stripe.stored,
+                        .place = &part.stripe.place,
+                        .offset = part.offset,
+                        .out = out.subspan(part.first, part.size)});
+  }
+  return stripes.ReadMany(requests);
+}
+
 Status StorePages(StripeStore& stripes, InodeId id, Inode& inode, const MapLimits& limits,
                   int parity_shards, Durability durability,
                   const std::function<WriteId(uint64_t block)>& write_id,

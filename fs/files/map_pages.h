@@ -30,6 +30,9 @@ Status LoadPages(StripeStore& stripes, InodeId id, Inode& inode, uint64_t first,
 Result<std::optional<BlockPlace>> FindStripe(StripeStore& stripes, InodeId id, Inode& inode,
                                              uint64_t block);
 
+// The first out.size() bytes of a block, which are valid, of a place that is not shared any more.
+Status ReadBlock(StripeStore& stripes, const BlockPlace& place, uint64_t block, MutableBytes out);
+
 // Brings the map of an inode into the form in which it can be written (BlockMap::Settle) and stores
 // the pages for that, each under a write id that `write_id` makes for its block number. The pages
 // that were stored are in `written`, also when it fails. Nobody knows of them before the inode is

@@ -17,7 +17,7 @@ FileReading::FileReading(FileContext& context, InodeId id)
       id_(id),
       turn_(context.cluster.runtime()),
       blocks_(context.memory, context.ages, context.cluster.runtime()),
-      keepers_(context.cluster, context.records) {}
+      keepers_(context.cluster, context.records, context.recent_keepers) {}
 
 uint64_t FileReading::block_bytes() const {
   return now_.map ? now_.map->block_bytes() : layout().striped.block_bytes();

@@ -11,8 +11,9 @@
 namespace pinstripe {
 namespace {
 
-constexpr size_t kMostAtOnce = 10'000;  // inodes for one flush
-constexpr size_t kBatch = 64;           // stripes that are deleted at once
+constexpr size_t kMostAtOnce = 10'000;   // inodes for one flush
+constexpr size_t kBatch = 64;            // stripes that are deleted at once
+constexpr size_t kMostDepartures = 256;  // with one change of a keeper
 
 }  // namespace
 
@@ -58,7 +59,7 @@ std::vector<Reaper::Item> Reaper::ItemsOf(InodeId inode, InodeId object, const B
     if (piece.run.shared) {
       if (!stay) stay = kept.Keepers();
       if (!stay->insert(piece.run.object).second) continue;
-      items.push_back({{}, 0, {}, Departure{piece.run.object, inode}});
+      items.push_back({{}, 0, {}, Departure{piece.run.object, {inode}}});
     } else if (piece.run.object == object) {
       items.push_back({piece, gone.block_bytes(), {}, {}});
     }
@@ -84,7 +85,7 @@ void Reaper::AddDifference(InodeId id, const Inode& gone, const Inode& kept, Dur
     const std::set<InodeId> named = kept.map ? kept.map->Keepers() : std::set<InodeId>();
     std::erase_if(items, [](const Item& item) { return item.departure.has_value(); });
     for (const InodeId keeper : kept.keepers) {
-      if (!named.contains(keeper)) items.push_back({{}, 0, {}, Departure{keeper, id}});
+      if (!named.contains(keeper)) items.push_back({{}, 0, {}, Departure{keeper, {id}}});
     }
   }
   if (items.empty()) return;
@@ -100,7 +101,9 @@ void Reaper::AddRemoved(InodeId id, const Inode& inode, uint64_t losses) {
     items = ItemsOf(id, object, *inode.map, BlockMap());
     std::erase_if(items, [](const Item& item) { return item.departure.has_value(); });
   }
-  for (const InodeId keeper : inode.keepers) items.push_back({{}, 0, {}, Departure{keeper, id}});
+  for (const InodeId keeper : inode.keepers) {
+    items.push_back({{}, 0, {}, Departure{keeper, {id, /*is_safely_removed=*/true}}});
+  }
   Wait(kGrace, {id, true, losses, std::move(items)});
 }
 
@@ -243,9 +246,15 @@ void Reaper::Run() {
     }
     const Item item = std::move(items_.front());
     items_.pop_front();
-    ++at_work_;
+    std::vector<Keepers::Leaving> leaving;
+    if (item.departure) leaving = TakeDeparturesLocked(*item.departure);
+    at_work_ += std::max<size_t>(1, leaving.size());
     lock.Unlock();
-    Delete(item);
+    if (item.departure) {
+      Depart(item.departure->keeper, std::move(leaving));
+    } else {
+      Delete(item);
+    }
     lock.Lock();
     at_work_ = batch_.size();
   }
@@ -272,7 +281,6 @@ bool Reaper::MayGoOn() {
 
 void Reaper::Delete(const Item& item) {
   if (item.page) return DeletePage(*item.page);
-  if (item.departure) return Depart(*item.departure);
   DeletePiece(item.piece, item.block_bytes);
 }
 
@@ -293,13 +301,24 @@ void Reaper::DeletePage(const Page& page) {
   DeletePiece(BlockMap::PieceOf(page.part), block_bytes);
 }
 
-void Reaper::Depart(const Departure& departure) {
+std::vector<Keepers::Leaving> Reaper::TakeDeparturesLocked(const Departure& first) {
+  std::vector<Keepers::Leaving> leaving = {first.file};
+  std::erase_if(items_, [&](const Item& item) {
+    const bool leaves_too = item.departure && item.departure->keeper == first.keeper &&
+                            leaving.size() < kMostDepartures;
+    if (leaves_too) leaving.push_back(item.departure->file);
+    return leaves_too;
+  });
+  return leaving;
+}
+
+void Reaper::Depart(InodeId keeper, std::vector<Keepers::Leaving> files) {
   if (!MayGoOn()) return;
-  auto left = keepers_.Leave(departure.keeper, departure.file);
+  auto left = keepers_.Leave(keeper, std::move(files));
   if (!left.has_value()) {
     LeaveBehind("shared blocks stay on the drives", {{"why", left.error()}});
   } else if (left->removed) {
-    AddRemoved(departure.keeper, *left->removed, left->losses);
+    AddRemoved(keeper, *left->removed, left->losses);
   }
 }
 

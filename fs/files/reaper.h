@@ -69,7 +69,7 @@ class Reaper {
   };
   struct Departure {
     InodeId keeper = 0;
-    InodeId file = 0;
+    Keepers::Leaving file;
   };
   struct Item {
     BlockMap::Piece piece;
@@ -97,7 +97,9 @@ class Reaper {
   bool IsGoneForGood(InodeId inode);
   void Delete(const Item& item);
   void DeletePage(const Page& page);
-  void Depart(const Departure& departure);
+  void Depart(InodeId keeper, std::vector<Keepers::Leaving> files);
+  // Others of the same keeper, which leave with it.
+  std::vector<Keepers::Leaving> TakeDeparturesLocked(const Departure& first) REQUIRES(mutex_);
   // With the next batch, which is deleted now if it is large enough.
   void DeletePiece(const BlockMap::Piece& piece, uint64_t block_bytes);
   void DeleteBatch();

@@ -143,8 +143,9 @@ void FileState::ListShared(const BlockMap& map, uint64_t first, uint64_t end,
     }
     const BlockPlace place = *map.Find(block);
     // Counted from the first of them, because the blocks have other numbers there.
-    const BlockPlace shared_place = SharedPlace(place.object, place.shift + first, place.valid);
-    const bool follows = !pieces.empty() && pieces.back().last &&
+    const BlockPlace shared_place =
+        SharedPlace(place.object, place.shift + first, place.valid, place.skip);
+    const bool follows = !pieces.empty() && pieces.back().last && place.skip == 0 &&
                          pieces.back().last->SameStripe(shared_place) &&
                          pieces.back().last->valid == block_bytes();
     if (!follows) pieces.push_back({.first = block - first, .count = 0, .last = {}});
@@ -222,7 +223,8 @@ Result<bool> FileState::TryAdopt(uint64_t first, const SharedBlocks& blocks,
     for (uint64_t i = 0; i < piece.count; ++i) {
       const bool last = i + 1 == piece.count;
       const auto valid = last ? piece.last->valid : static_cast<uint32_t>(bytes);
-      map.Set(from + i, SharedPlace(piece.last->object, piece.last->shift - first, valid));
+      map.Set(from + i,
+              SharedPlace(piece.last->object, piece.last->shift - first, valid, piece.last->skip));
     }
   }
   {

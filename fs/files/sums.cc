@@ -59,9 +59,9 @@ class Summing {
   };
 
   Status TakeStored() {
-    // A block that was cut, or has patches, is read.
+    // A block that was cut, is a part of one, or has patches, is read.
     const auto is_as_written = [](const BlockPlace& place) {
-      return place.valid == place.stored && place.patches.empty();
+      return place.valid == place.stored && place.skip == 0 && place.patches.empty();
     };
     std::vector<StripePart> parts;
     for (const Stored& one : stored_) {
@@ -89,17 +89,7 @@ class Summing {
   Result<BlockSums> Read(const Stored& one) {
     const auto share = TRY(reserve_(one.place.valid));
     Buffer bytes(one.place.valid);
-    const std::vector<BlockPart> parts = PartsOf(one.place, 0, one.place.valid);
-    std::vector<StripeReadRequest> requests;
-    for (const BlockPart& part : parts) {
-      requests.push_back({.id = part.stripe.IdOf(one.block),
-                          .layout = part.stripe.layout,
-                          .length = part.stripe.stored,
-                          .place = &part.stripe.place,
-                          .offset = part.offset,
-                          .out = bytes.mutable_bytes().subspan(part.first, part.size)});
-    }
-    TRY(stripes_.ReadMany(requests));
+    TRY(ReadBlock(stripes_, one.place, one.block, bytes.mutable_bytes()));
     return SumsOf(bytes);
   }
 

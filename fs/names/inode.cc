@@ -151,7 +151,9 @@ Status DecodeSection(uint8_t tag, std::string_view body, InodeId id, Inode& inod
       keeping.settled = settled == 1;
       keeping.object = reader.U64();
       keeping.files = TRY(DecodeIds(reader, kMostFilesOfKeeper));
-      if (keeping.object == 0 || keeping.object == id) return Fail(EBADMSG, "a keeper of itself");
+      if (keeping.object == 0 || (keeping.object == id && !keeping.settled)) {
+        return Fail(EBADMSG, "a keeper of nothing, or of itself before it is settled");
+      }
       return reader.Finish("keeping");
     }
     case kLayout: inode.layout = TRY(FileLayout::Decode(body)); return {};

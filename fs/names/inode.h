@@ -77,7 +77,7 @@ using ExtendedAttributes = std::vector<std::pair<std::string, std::string>>;  //
 // (fs/files/keepers.h).
 struct Keeping {
   // The inode that the stripes were written for, which is in the keys of their shards. While it is
-  // not `settled` they may still be that one's own.
+  // not `settled` they may still be that one's own. A pack's were written for itself.
   InodeId object = 0;
   bool settled = false;
   std::vector<InodeId> files;  // that may name the keeper; ascending

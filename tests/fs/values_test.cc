@@ -355,7 +355,10 @@ TEST(InodeTest, KeepersThatCannotBeAreRefused) {
       },
       [](Inode& inode) { inode.keeping->files.assign(kMostFilesOfKeeper + 1, 1); },
       [](Inode& inode) { inode.keeping->object = 0; },
-      [](Inode& inode) { inode.keeping->object = 9; },
+      [](Inode& inode) {
+        inode.keeping->object = 9;  // only a pack's is itself, and that is settled
+        inode.keeping->settled = false;
+      },
       [](Inode& inode) { inode.keepers = {7}; },
       [](Inode& inode) { inode.map->Set(0, SharedPlace(7, 0, 1)); },
       [](Inode& inode) {

@@ -117,6 +117,16 @@ Inode Keeper() {
   return inode;
 }
 
+Inode PackedFile() {
+  Inode inode;
+  inode.size = 5000;
+  inode.map.emplace(kCoded);
+  inode.map->Resize(inode.size);
+  inode.map->Set(0, SharedPlace(88, 2, 5000, 70'000));
+  inode.keepers = {88};
+  return inode;
+}
+
 Inode BusyDirectory() {
   Inode inode;
   inode.kind = FileKind::kDirectory;
@@ -177,8 +187,9 @@ std::string TryInode(Bytes bytes, InodeCount* count) {
   // Read, truncate, extend and overwrite whatever map came out of it.
   ++count->with_map;
   for (uint64_t block = 0; block < std::min<uint64_t>(map.blocks(), 20); ++block) {
-    const auto place = map.Find(block);
+    auto place = map.Find(block);
     if (!place) continue;
+    if (place->shared) place->stored += place->skip;  // as its keeper has it
     uint64_t read = 0;
     for (const BlockPart& part : PartsOf(*place, 0, place->valid)) {
       read += part.size;
@@ -205,7 +216,7 @@ std::string TryInode(Bytes bytes, InodeCount* count) {
 Examples ExampleInodes() {
   Examples examples;
   for (const Inode& inode : {PlainFile(), InlineFile(), StripedFile(), FileInPages(), SharingFile(),
-                             Keeper(), BusyDirectory(), Symlink(), Device()}) {
+                             Keeper(), PackedFile(), BusyDirectory(), Symlink(), Device()}) {
     examples.push_back(inode.Encode(kId));
   }
   return examples;

@@ -111,6 +111,75 @@ TEST(BlockMapTest, SharedBlocksNameTheirKeeper) {
   EXPECT_OK(BlockMap::Decode(Encoded(map), 5, 3 * kBlock + 100));
 }
 
+std::string Unhex(std::string_view digits) {
+  std::string bytes;
+  for (size_t i = 0; i < digits.size(); i += 2) {
+    bytes += static_cast<char>(std::stoi(std::string(digits.substr(i, 2)), nullptr, 16));
+  }
+  return bytes;
+}
+
+TEST(BlockMapTest, APackedFileNamesItsPartOfABlock) {
+  BlockMap map(kLayout);
+  map.Resize(300);
+  map.Set(0, SharedPlace(9, 4, 300, 1000));
+  const std::string bytes = Encoded(map);
+  EXPECT_EQ(Hex(AsBytes(bytes)),
+            "000102010001000001"
+            "6101000000000000000904ac02e807");
+  const auto again = BlockMap::Decode(bytes, 5, 300);
+  ASSERT_OK(again);
+  EXPECT_EQ(*again, map);
+  EXPECT_EQ(again->Find(0), SharedPlace(9, 4, 300, 1000));
+  EXPECT_EQ(again->Keepers(), std::set<uint64_t>{9});
+  // It is a single block, has bytes before it, and ends where a block may end.
+  for (const char* wrong : {"6100000000000000000904ac02e807", "6102000000000000000904ac02e807",
+                            "6101000000000000000904ac0200", "6101000000000000000904ac02d4fdffff0f",
+                            "6101000000000000000904ac02", "4101000000000000000904ac02e807"}) {
+    EXPECT_FAILS(BlockMap::Decode(Unhex("000102010001000001" + std::string(wrong)), 5, 300),
+                 EBADMSG)
+        << wrong;
+  }
+  // When the file grows its neighbours are blocks of their own, though the keeper's follow too.
+  map.Resize(3 * kBlock);
+  map.Set(1, SharedPlace(9, 4, kBlock, 1000));
+  map.Set(2, SharedPlace(9, 4, kBlock));
+  EXPECT_EQ(map.runs().size(), 3u);
+  EXPECT_EQ(map.Find(0)->valid, 300u);
+  EXPECT_EQ(BlockMap::Decode(Encoded(map), 5, 3 * kBlock)->runs(), map.runs());
+  // Another part of the same block is something else.
+  BlockMap other = map;
+  other.Set(1, SharedPlace(9, 4, kBlock, 1001));
+  EXPECT_EQ(map.NotIn(other).blocks.size(), 1u);
+  map.Resize(kBlock + 10);
+  EXPECT_EQ(map.Find(1), SharedPlace(9, 4, 10, 1000));
+}
+
+// What is read of a part of a block, with patches over the block and bytes that are in memory.
+TEST(BlockPlaceTest, PartsOfAPartAreThoseOfTheBlock) {
+  BlockPlace place = PlaceOf(1, 5000);
+  place.Lay({.object = 5,
+             .write = {7},
+             .layout = kLayout,
+             .stored = 100,
+             .extents = {{.first = 1050, .length = 100}}});
+  place.skip = 1000;
+  place.valid = 500;
+  IntervalSet covered;
+  covered.Add(0, 20);
+  const std::vector<BlockPart> parts = PartsOf(place, 10, 300, covered);
+  ASSERT_EQ(parts.size(), 3u);
+  EXPECT_EQ(parts[0].first, 50u);  // the patch's
+  EXPECT_EQ(parts[0].size, 100u);
+  EXPECT_EQ(parts[0].offset, 0u);
+  EXPECT_EQ(parts[1].first, 20u);
+  EXPECT_EQ(parts[1].size, 30u);
+  EXPECT_EQ(parts[1].offset, 1020u);
+  EXPECT_EQ(parts[2].first, 150u);
+  EXPECT_EQ(parts[2].size, 150u);
+  EXPECT_EQ(parts[2].offset, 1150u);
+}
+
 // The contents as a vector of blocks: what a BlockMap is compared with.
 using Model = std::vector<std::optional<BlockPlace>>;
 

@@ -1,0 +1,136 @@
+// Packer: puts small files that have not changed for a while together into packs.
+//
+// A small file lies in its inode, or is kept as copies: as often as there are replicas. In a pack
+// many of them are coded together, k+m, as a large file is. A pack is a keeper (fs/files/keepers.h)
+// whose stripes have the contents of its files one behind the other, none of them across the end of
+// a block. The map of a file names the pack, the block and where in it its bytes begin. So whoever
+// repairs, drains, checks or collects sees a keeper like others.
+//
+// Directories are gone through in the order of names, each before those in it, and packs are filled
+// in that order: who reads a directory's files by name reads a pack from its beginning to its end.
+//
+// Nothing of a pack is ever written again. A file that is changed gets contents of its own, and
+// leaves the pack; so does one that is removed. A pack of which less than half is used by then is
+// left by the others, too, which go into a new one, and then it goes.
+//
+// It may run beside clients and other packers at any time: a file that was changed since it was
+// read stays as it is. A process that dies leaves a pack that some files do not name, which the
+// collection puts right. docs/format.md, "Packs"; docs/decisions/0048-packs.md.
+//
+// Used by one thread, which has others do the changes of inodes.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/mutex.h"
+#include "cluster/cluster.h"
+#include "fs/files/keepers.h"
+#include "fs/files/layout.h"
+#include "fs/files/reaper.h"
+#include "fs/names/records.h"
+
+namespace pinstripe {
+
+struct PackReport {
+  uint64_t packs = 0;       // that were made, or would be
+  uint64_t files = 0;       // in them
+  uint64_t bytes = 0;       // of these
+  uint64_t repacked = 0;    // of these files, those that were in packs of which little was used
+  uint64_t left_packs = 0;  // that these were in
+  uint64_t too_young = 0;   // files that have changed since then
+  uint64_t too_few = 0;     // files that would make no pack yet
+  uint64_t too_few_bytes = 0;
+  uint64_t changed = 0;                 // files that were changed while they were about to go in
+  std::vector<std::string> not_packed;  // "path: why"; the rest went on
+};
+
+class Packer {
+ public:
+  struct Options {
+    Duration older_than = std::chrono::hours(24);
+    uint64_t least_bytes = 4 << 20;  // that are worth a pack; so are kMostFilesOfKeeper files
+    uint64_t most_bytes = 64 << 20;
+    // Smaller ones take less in the inode than their place in a pack would.
+    uint64_t smallest_file = 512;
+    uint64_t largest_file = kCellBytes;
+    bool dry_run = false;
+    size_t jobs = 32;  // inodes that are changed at once
+    std::function<void(const PackReport& so_far)> progress;
+    // Asked then, too. It may wait. False: Run() ends soon, and leaves the rest as it is.
+    std::function<bool()> go_on;
+    // False is for tests of the tests: what was changed meanwhile is packed as it was read.
+    bool fences = true;
+  };
+
+  Packer(Cluster& cluster, Options options);
+  ~Packer();
+
+  // Everything below this directory. The cluster comes to use the feature "packs" with the first
+  // one. Everything in the report has happened, also if this fails later on. ENOTSUP: the cluster
+  // can use no features.
+  Status Run(InodeId directory);
+  const PackReport& report() const { return report_; }
+
+  // Until what was packed does not lie where it was any more, a minute later. False: for some time
+  // it has become no less, or this was stopped; a collection removes it.
+  bool WaitUntilFree(const std::function<void(size_t waiting)>& progress = nullptr);
+
+ private:
+  struct Candidate {
+    InodeId id = 0;
+    StoredInode stored;
+    std::string path;
+    uint64_t block = 0;  // of the pack
+    uint32_t skip = 0;
+    bool is_repacked = false;
+  };
+  // A pack that is being made.
+  struct Batch;
+  // One that there is.
+  struct Known {
+    bool is_pack = false;
+    bool is_sparse = false;
+    uint64_t unused_bytes = 0;
+  };
+
+  Status PackDirectory(InodeId directory, const std::string& path,
+                       std::vector<std::pair<InodeId, std::string>>& below);
+  Status Consider(InodeId id, StoredInode stored, std::string path);
+  Result<const Known*> LookAtPack(InodeId keeper);
+  Result<Buffer> ReadContents(InodeId id, const Inode& inode);
+  Batch& BatchOf(const StripeLayout& layout);
+  Status Add(Batch& batch, Candidate candidate, Bytes contents);
+  Status StoreBlock(Batch& batch);
+  Status Finish(Batch& batch);
+  Status Store(Batch& batch);
+  void Change(Batch& batch, const Inode& pack);
+  void ChangeOne(Candidate& candidate, const BlockMap& map);
+  void Drop(Batch& batch);
+  bool GoOn();
+  void NotPacked(const std::string& path, const Status& why);
+
+  Cluster& cluster_;
+  const Options options_;
+  const FileLayout layout_;  // of files that have none of their own
+  const int64_t changed_before_;
+  Records records_;
+  Keepers keepers_{cluster_, records_};
+  KeeperMaps maps_{cluster_, records_};
+  Reaper reaper_{cluster_};
+  std::map<InodeId, Known> known_;
+  std::vector<std::unique_ptr<Batch>> batches_;  // one for each layout
+  bool uses_packs_ = false;                      // the cluster does
+  PackReport report_;                            // the threads' part of it under mutex_
+  Mutex mutex_;
+  std::vector<InodeId> foiled_ GUARDED_BY(mutex_);  // of the batch: they do not name the pack
+};
+
+}  // namespace pinstripe
