@@ -50,12 +50,13 @@ class HttpServerTest : public testing::Test {
         });
     ASSERT_OK(server);
     server_ = *std::move(server);
+    running_ = server_.get();
   }
 
   HttpResponse Stream() {
     HttpResponse response{.type = "text/event-stream"};
     response.stream = [this]() -> std::optional<std::string> {
-      if (server_ == nullptr || server_->IsStopping()) return std::nullopt;
+      if (running_.load()->IsStopping()) return std::nullopt;  // it waits for those who ask
       runtime_.NewSignal()->WaitUntil(runtime_.Now() + 1ms);
       return "piece\n";
     };
@@ -70,6 +71,7 @@ class HttpServerTest : public testing::Test {
   RealRuntime runtime_;
   std::atomic<int> calls_ = 0;
   std::unique_ptr<HttpServer> server_;
+  std::atomic<HttpServer*> running_ = nullptr;  // the same, for its own threads
 };
 
 TEST_F(HttpServerTest, AnswersSeveralRequestsOnAConnection) {
@@ -387,6 +389,7 @@ TEST_F(HttpServerTest, SpeaksTlsAndTakesANewCertificate) {
       });
   ASSERT_OK(server);
   server_ = *std::move(server);
+  running_ = server_.get();
   const std::string request = GetText("/", "Connection: close\r\n");
   EXPECT_THAT(AskByTls(runtime_, server_->port(), request), HasSubstr("encrypted"));
   // Who does not speak it hears nothing of what is served.

@@ -511,6 +511,15 @@ class Campaign:
     def repair(self):
         self.command(self.random.choice(["repair", "scrub"]), self.config, codes=(0, 3))
 
+    def pack(self):
+        """All that is small at this moment, whoever writes to it; and what little is used again. It may be killed."""
+        words = ["timeout", "-s", "KILL", str(self.random.choice([0.2, 1, 60]))] if self.random.random() < 0.5 else []
+        command = [self.pinstripe, "pack", self.config, "--older-than", "0s", "--least", "1", "--no-wait"]
+        code, said, why = elsewhere(run_command, words + command)
+        # Drives may be away, or on their way back: files that cannot be packed then stay as they are.
+        if code not in (0, 1, 137, -9):
+            raise Violation(f"pinstripe pack: exit {code}: {said}{why}")
+
     def until_whole(self, how):
         """Others write meanwhile, so that once may not be enough."""
         self.wait_until_healthy()
@@ -593,7 +602,7 @@ class Campaign:
         for client in self.clients:
             client.start()
         harm = [self.kill_drives, self.kill_drives, self.pause_drives, self.slow_drives, self.fill_drives, self.kill_mount,
-                self.kill_mount, self.rot, self.replace_drive, self.repair]
+                self.kill_mount, self.rot, self.replace_drive, self.repair, self.pack, self.pack]
         if self.options.time >= 60:
             harm.append(self.drain_and_expand)  # it takes its time
         self.end = time.monotonic() + self.options.time
