@@ -504,6 +504,10 @@ class Campaign:
         directory = os.path.join(self.options.cluster, "drives", str(drive))
         shutil.rmtree(directory)
         os.mkdir(directory)
+        daemon = os.path.join(self.options.build, "daemon", "pinstriped")
+        code, said, why = elsewhere(run_command, [daemon, "--init", directory])
+        if code != 0:
+            raise Violation(f"pinstriped --init {directory}: exit {code}: {said}{why}")
         self.command("dev", "start", self.options.cluster, drive)
         self.command("rebuild", self.config, drive, codes=(0, 3))
         self.until_whole("repair")
