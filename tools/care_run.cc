@@ -26,6 +26,7 @@ namespace {
 
 // So often a scrub looks whether drives are away for too long.
 constexpr Duration kWatchEvery = std::chrono::minutes(10);
+constexpr size_t kMostNotes = 10;
 
 // The drives that are away for so long that what they held is to go to others.
 struct OverdueDrives {
@@ -166,6 +167,10 @@ CareOutcome Care::Run() {
     }
   }
   if (packs && request_.pack_older_than && MayGoOn() && MayBegin("pack")) Pack();
+  if (gave_way_.exchange(false)) {
+    TakeOverdue(FindOverdueDrives(cluster_, request_));
+    Move();
+  }
   return done_;
 }
 
@@ -245,17 +250,22 @@ void Care::Collect() {
 
 void Care::Pack() {
   if (request_.dry_run) return Note({.work = "pack", .about = ""});
-  LongWork work(cluster_, Guarded({.work = "pack"}), std::string(kPackingGoesOn));
-  const auto outcome =
+  LongWork work(cluster_, Guarded({.work = "pack"}, /*gives_way=*/true),
+                std::string(kPackingGoesOn));
+  const PackOutcome outcome =
       RunPack(work, cluster_, {.older_than = *request_.pack_older_than}, kRootInode, /*wait=*/true);
+  for (const std::string& why : outcome.report.not_packed) {
+    if (done_.notes.size() >= kMostNotes) break;
+    done_.notes.push_back(fmt::format("not packed: {}", why));
+  }
   int code = kExitFailed;
-  if (!outcome.has_value()) {
-    done_.notes.push_back(fmt::format("pack: {}", work.End(outcome.error()).message()));
-  } else if (const auto stopped = work.Stopped()) {
-    done_.stopped = true;
-    code = *stopped;
+  if (const auto stopped = work.Stopped()) {
+    done_.stopped = !gave_way_;
+    code = gave_way_ ? kExitShort : *stopped;
+  } else if (!outcome.failure.ok()) {
+    done_.notes.push_back(fmt::format("pack: {}", work.End(outcome.failure).message()));
   } else {
-    code = work.End(ExitCodeOf(outcome->report), PackSummary(outcome->report, false));
+    code = work.End(ExitCodeOf(outcome.report), PackSummary(outcome.report, false));
   }
   Note({.work = "pack", .about = "", .exit_code = code});
 }

@@ -59,16 +59,16 @@ Result<int> RunPackCommand(Runtime& runtime, const PackOptions& options) {
   LongWork work(cluster, {.work = "pack", .arguments = ArgumentsOf(options)},
                 std::string(kPackingGoesOn));
   const auto outcome = RunPack(work, cluster, std::move(packing), directory, !options.no_wait);
-  if (!outcome.has_value()) return Failed(work.End(outcome.error()));
-  fmt::print("{}", options.json ? DumpJson(PackReportJson(outcome->report, options.dry_run))
-                                : PackText(outcome->report, options.dry_run, options.older_than));
-  if (outcome->stopped) return work.Stopped().value_or(kExitStopped);
-  if (!outcome->is_free) {
+  fmt::print("{}", options.json ? DumpJson(PackReportJson(outcome.report, options.dry_run))
+                                : PackText(outcome.report, options.dry_run, options.older_than));
+  if (!outcome.failure.ok()) return Failed(work.End(outcome.failure));
+  if (outcome.stopped) return work.Stopped().value_or(kExitStopped);
+  if (!outcome.is_free) {
     work.Say(
         "pinstripe: what these files occupied before cannot be removed from the drives yet; "
         "`pinstripe collect` does it once all drives are up");
   }
-  return work.End(ExitCodeOf(outcome->report), PackSummary(outcome->report, options.dry_run));
+  return work.End(ExitCodeOf(outcome.report), PackSummary(outcome.report, options.dry_run));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "tools/long_runs.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "tools/check_report.h"
@@ -39,33 +40,35 @@ std::optional<CollectReport> RunCollect(LongWork& work, Cluster& cluster,
   return report;
 }
 
-Result<PackOutcome> RunPack(LongWork& work, Cluster& cluster, Packer::Options options,
-                            InodeId directory, bool wait) {
+PackOutcome RunPack(LongWork& work, Cluster& cluster, Packer::Options options, InodeId directory,
+                    bool wait) {
   options.progress = [&](const PackReport& so_far) {
     work.Show(fmt::format("packing, {} files so far", so_far.files), kProgressUnknown,
               so_far.bytes);
   };
   options.go_on = [&] { return work.GoOn(); };
-  const Epoch before = cluster.map().epoch;
+  const auto uses_packs = [&] {
+    const std::vector<Feature> features = cluster.map().features;
+    return std::ranges::find(features, kPacksFeature, &Feature::name) != features.end();
+  };
+  const bool before = uses_packs();
   Packer packer(cluster, std::move(options));
-  const Status status = packer.Run(directory);
-  if (cluster.map().epoch != before) {
+  PackOutcome outcome;
+  outcome.failure = packer.Run(directory);
+  outcome.report = packer.report();
+  if (uses_packs() && !before) {
     Event event{.kind = EventKind::kConfiguration, .actor = {}};
     event.work = "pack";
     event.text = fmt::format("epoch {} of the drive map: the cluster uses packs from now on",
                              cluster.map().epoch);
     work.events().Add(std::move(event));
   }
-  if (!status.ok()) {
-    work.Clear();
-    return tl::unexpected(status);
-  }
-  PackOutcome outcome{.report = packer.report(), .stopped = work.work().IsStopped()};
-  if (wait && !outcome.stopped) {
+  if (wait && outcome.failure.ok() && !work.work().IsStopped()) {
     outcome.is_free = packer.WaitUntilFree([&](size_t files) {
       work.Show(fmt::format("freeing what {} files occupied before", files), kProgressUnknown);
     });
   }
+  outcome.stopped = work.work().IsStopped();
   work.Clear();
   return outcome;
 }

@@ -30,12 +30,13 @@ std::optional<CollectReport> RunCollect(LongWork& work, Cluster& cluster,
                                         Collector::Options options);
 
 struct PackOutcome {
-  PackReport report;
+  PackReport report;  // has happened, whatever else
+  Status failure;
   bool stopped = false;  // by somebody: LongWork::Stopped() is next
   bool is_free = true;   // what was packed does not lie where it was any more
 };
-Result<PackOutcome> RunPack(LongWork& work, Cluster& cluster, Packer::Options options,
-                            InodeId directory, bool wait);
+PackOutcome RunPack(LongWork& work, Cluster& cluster, Packer::Options options, InodeId directory,
+                    bool wait);
 
 // As RunRepair() below it.
 Result<RepairOutcome> RunRepair(LongWork& work, Cluster& cluster, const DriveFactory& factory,

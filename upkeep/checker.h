@@ -112,6 +112,7 @@ class Checker {
   const std::map<InodeId, LostInode>& lost_inodes() const { return lost_; }
   // Inodes that may be lost or never have been written, and why that cannot be told.
   const std::map<InodeId, Status>& undecided_inodes() const { return undecided_; }
+  bool MayBeLost(InodeId id) const { return lost_.contains(id) || undecided_.contains(id); }
 
   // For whoever repairs them: files that have blocks, and blocks that lack shards or have some that
   // are not at home.
@@ -138,7 +139,6 @@ class Checker {
   void FindLostByShards();
   void FindLost(std::map<InodeId, LostInode> candidates);
   bool IsStillNamed(LostInode& candidate);
-  bool MayBeLost(InodeId id) const { return lost_.contains(id) || undecided_.contains(id); }
   bool IsAboutWhatIsLost(const Suspicion& suspicion) const;
   void ReportLost();
 
@@ -197,7 +197,10 @@ class Checker {
   std::map<InodeId, std::vector<InodeId>> keepers_of_;  // by their objects
   std::vector<std::pair<InodeId, InodeId>> sharing_;    // files, and the keepers that they name
   std::set<InodeId> told_;                              // files of which that was said
-  KeeperMaps keeper_maps_{cluster_, records_};
+  std::string WhereOf(InodeId id) const;
+  // The files of one pack come in any order.
+  static constexpr size_t kMostKeepers = 20'000;
+  KeeperMaps keeper_maps_{cluster_, records_, kMostKeepers};
   std::vector<Suspicion> confirmed_;
   std::vector<ListedStripe> unused_stripes_;
 

@@ -74,7 +74,7 @@ const CollectReport& Collector::Run() {
   }
   DeleteUnnamed(CheckKeepers(checker));
   CollectLost(checker);
-  CollectKeepers(checker.keepers());
+  CollectKeepers(checker);
 
   for (const Suspicion& leftover : checker.confirmed()) {
     Status status;
@@ -310,9 +310,9 @@ Status Collector::DeleteUnkept(std::span<const ListedStripe> stripes, Keepers::B
 
 // Takes those files out of their lists that do not name them; the stripes of one that is left by
 // all are found as unnamed by the next run.
-void Collector::CollectKeepers(const std::map<InodeId, Keeping>& keepers) {
+void Collector::CollectKeepers(const Checker& checker) {
   if (options_.dry_run) return;
-  for (const auto& [keeper, keeping] : keepers) {
+  for (const auto& [keeper, keeping] : checker.keepers()) {
     const auto stored = records_.FindInode(keeper);
     if (!stored.has_value()) {
       Keep(fmt::format("inode {:016x}, which keeps shared blocks", keeper), stored.error());
@@ -321,21 +321,40 @@ void Collector::CollectKeepers(const std::map<InodeId, Keeping>& keepers) {
     if (!*stored || !OldEnough((*stored)->inode.changed)) continue;
     std::vector<InodeId> files = keeping.files;
     if (!keeping.settled) files = {keeping.object};
-    for (const InodeId file : files) {
-      const Status status = CollectShare(keeper, file);
-      if (status.ok()) continue;
+    const Status status = CollectShares(keeper, files, checker);
+    if (!status.ok()) {
       Keep(fmt::format("inode {:016x}, which keeps shared blocks", keeper), status);
-      break;
     }
   }
 }
 
-Status Collector::CollectShare(InodeId keeper, InodeId file) {
-  const Records::InodeRegister found = TRY(records_.FindInodeRegister(file));
-  // A client that has a removed file open reads it for a while.
-  if (!found.stored && !OldEnough(found.removed_at)) return {};
-  if (TRY(keepers_.Leave(keeper, file)).removed) ++report_.inodes;
-  return {};
+// Most files of a keeper name it, and are read for that at once.
+Status Collector::CollectShares(InodeId keeper, const std::vector<InodeId>& files,
+                                const Checker& checker) {
+  const auto names_it = [keeper](const Inode& inode) {
+    return std::ranges::binary_search(inode.keepers, keeper) && inode.map &&
+           inode.map->Keepers().contains(keeper);
+  };
+  const auto found = records_.FindInodeRegisters(files);
+  std::vector<Keepers::Leaving> leaving;
+  Status failure;
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (!found[i].has_value()) {
+      failure = found[i].error();
+      continue;
+    }
+    const auto& stored = found[i]->stored;
+    // What is lost may come back, and name it.
+    const bool may_come_back = !options_.lost && checker.MayBeLost(files[i]);
+    // A client that has a removed file open reads it for a while.
+    const bool stays =
+        stored ? names_it(stored->inode) : may_come_back || !OldEnough(found[i]->removed_at);
+    if (!stays) leaving.push_back({files[i]});
+  }
+  if (leaving.empty()) return failure;
+  const Keepers::Departure left = TRY(keepers_.Leave(keeper, std::move(leaving)));
+  if (left.removed) ++report_.inodes;
+  return left.failure.ok() ? failure : left.failure;
 }
 
 // Copies beside a stripe that is used, which is to be whole without them. They are looked at before

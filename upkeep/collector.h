@@ -87,8 +87,8 @@ class Collector {
   // Those that keepers do not name either.
   void DeleteUnnamed(const Status& may_be_kept);
   Status DeleteUnkept(std::span<const ListedStripe> stripes, Keepers::ByObject& keepers);
-  void CollectKeepers(const std::map<InodeId, Keeping>& keepers);
-  Status CollectShare(InodeId keeper, InodeId file);
+  void CollectKeepers(const Checker& checker);
+  Status CollectShares(InodeId keeper, const std::vector<InodeId>& files, const Checker& checker);
 
   void EraseTombstones();
   bool EraseInAllGroups();

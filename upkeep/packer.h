@@ -9,9 +9,9 @@
 // Directories are gone through in the order of names, each before those in it, and packs are filled
 // in that order: who reads a directory's files by name reads a pack from its beginning to its end.
 //
-// Nothing of a pack is ever written again. A file that is changed gets contents of its own, and
-// leaves the pack; so does one that is removed. A pack of which less than half is used by then is
-// left by the others, too, which go into a new one, and then it goes.
+// Nothing of a pack is ever written again. A file whose bytes are changed gets contents of its own,
+// and leaves the pack; so does one that is removed. A pack of which less than half is used by then
+// is left by the others, too, which go into a new one, and then it goes.
 //
 // It may run beside clients and other packers at any time: a file that was changed since it was
 // read stays as it is. A process that dies leaves a pack that some files do not name, which the
@@ -58,6 +58,7 @@ class Packer {
     Duration older_than = std::chrono::hours(24);
     uint64_t least_bytes = 4 << 20;  // that are worth a pack; so are kMostFilesOfKeeper files
     uint64_t most_bytes = 64 << 20;
+    size_t most_files = kMostFilesOfKeeper;
     // Smaller ones take less in the inode than their place in a pack would.
     uint64_t smallest_file = 512;
     uint64_t largest_file = kCellBytes;
@@ -66,6 +67,9 @@ class Packer {
     std::function<void(const PackReport& so_far)> progress;
     // Asked then, too. It may wait. False: Run() ends soon, and leaves the rest as it is.
     std::function<bool()> go_on;
+    // While so much waits to be freed nothing is added to that: what is too much for a reaper would
+    // be left to a collection.
+    size_t most_to_free = 50'000;
     // False is for tests of the tests: what was changed meanwhile is packed as it was read.
     bool fences = true;
   };
@@ -74,8 +78,7 @@ class Packer {
   ~Packer();
 
   // Everything below this directory. The cluster comes to use the feature "packs" with the first
-  // one. Everything in the report has happened, also if this fails later on. ENOTSUP: the cluster
-  // can use no features.
+  // one; a failure is that of UseFeature(). Everything in the report has happened, also then.
   Status Run(InodeId directory);
   const PackReport& report() const { return report_; }
 
@@ -88,32 +91,41 @@ class Packer {
     InodeId id = 0;
     StoredInode stored;
     std::string path;
-    uint64_t block = 0;  // of the pack
-    uint32_t skip = 0;
-    bool is_repacked = false;
+    uint64_t block = 0;  // of the file
+    uint32_t valid = 0;  // bytes of that
+    InodeId leaves = 0;  // the pack in which it is; 0: in none
+    uint64_t at = 0;     // block of the new pack
+    uint32_t skip = 0;   // in that
   };
   // A pack that is being made.
   struct Batch;
   // One that there is.
   struct Known {
-    bool is_pack = false;
-    bool is_sparse = false;
+    bool is_sparse = false;  // a pack of which less than half is used
+    uint64_t used_bytes = 0;
     uint64_t unused_bytes = 0;
   };
 
   Status PackDirectory(InodeId directory, const std::string& path,
                        std::vector<std::pair<InodeId, std::string>>& below);
   Status Consider(InodeId id, StoredInode stored, std::string path);
-  Result<const Known*> LookAtPack(InodeId keeper);
-  Result<Buffer> ReadContents(InodeId id, const Inode& inode);
+  // What of the file is in a pack that is to be left. Null: nothing.
+  Result<std::optional<Candidate>> FindSparse(InodeId id, const StoredInode& stored);
+  bool IsToBePacked(const Inode& inode);
+  Result<Known> LookAtPack(InodeId keeper);
+  Result<Buffer> ReadContents(const Candidate& candidate);
   Batch& BatchOf(const StripeLayout& layout);
   Status Add(Batch& batch, Candidate candidate, Bytes contents);
   Status StoreBlock(Batch& batch);
-  Status Finish(Batch& batch);
   Status Store(Batch& batch);
-  void Change(Batch& batch, const Inode& pack);
-  void ChangeOne(Candidate& candidate, const BlockMap& map);
-  void Drop(Batch& batch);
+  Status WaitForStores(Batch& batch, size_t most_under_way);
+  Status Finish(Batch& batch);
+  Status MakePack(Batch& batch);
+  void Abandon(Batch& batch, const Status& why);
+  void Discard(Batch& batch);
+  void Change(Batch& batch);
+  void ChangeOne(Candidate& file, const Batch& batch);
+  void WaitForRoom();
   bool GoOn();
   void NotPacked(const std::string& path, const Status& why);
 
@@ -127,7 +139,7 @@ class Packer {
   Reaper reaper_{cluster_};
   std::map<InodeId, Known> known_;
   std::vector<std::unique_ptr<Batch>> batches_;  // one for each layout
-  bool uses_packs_ = false;                      // the cluster does
+  Status unusable_;                              // the cluster can have no packs
   PackReport report_;                            // the threads' part of it under mutex_
   Mutex mutex_;
   std::vector<InodeId> foiled_ GUARDED_BY(mutex_);  // of the batch: they do not name the pack

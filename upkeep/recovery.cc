@@ -4,9 +4,12 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/try.h"
+#include "fs/files/keepers.h"
+#include "fs/files/map_pages.h"
 #include "fs/names/names.h"
 #include "upkeep/checker.h"
 #include "upkeep/lost_inodes.h"
@@ -151,6 +154,7 @@ class Recovery {
     }
     TRY(ClearOwnName(place));
     file_ = TRY_CONTEXT(fs_.Create(place.directory, place.name, options), "{}", path_);
+    TRY(WriteShared());
     if (writes_.empty() && copy) {
       TRY(file_->Write(0, AsBytes(copy->inline_data)));
       report_.bytes = copy->inline_data.size();
@@ -200,6 +204,31 @@ class Recovery {
     } else {
       report_.lost.push_back(
           fmt::format("block {}: no shard of one of its writes says what it is", stripe.id.block));
+    }
+    return {};
+  }
+
+  // What a keeper keeps for it, by a copy of its inode: a file in a pack has nothing else.
+  Status WriteShared() {
+    if (!lost_.copy || !lost_.copy->map) return {};
+    const uint64_t block_bytes = lost_.copy->map->block_bytes();
+    KeeperMaps keepers(cluster_, records_);
+    for (const BlockMap::Part& part : lost_.copy->map->parts()) {
+      uint64_t first = part.first;
+      for (const BlockRun& run : part.stretch->runs) {
+        for (uint64_t i = 0; i < run.count && run.shared; ++i) {
+          const uint64_t block = first + i;
+          const auto place = keepers.Resolve(PlaceInRun(run, i, block_bytes), block);
+          if (!place.has_value() || writes_.contains(block)) continue;
+          Buffer bytes(place->valid);
+          if (!ReadBlock(cluster_.stripes(), *place, block, bytes.mutable_bytes()).ok()) continue;
+          TRY(file_->Write(block * block_bytes, bytes));
+          shared_.insert(block);
+          ++report_.blocks;
+          keepers.ForgetPages();
+        }
+        first += run.count;
+      }
     }
     return {};
   }
@@ -341,7 +370,7 @@ class Recovery {
       for (const BlockRun& run : part.stretch->runs) {
         uint64_t lacking = 0;
         for (uint64_t i = 0; i < run.count && !run.hole && lacking < kMostToldOfRun; ++i) {
-          if (writes_.contains(first + i)) continue;
+          if (writes_.contains(first + i) || shared_.contains(first + i)) continue;
           ++lacking;
           report_.lost.push_back(fmt::format("block {}: nothing is left of it{}; it is zeros now",
                                              first + i, run.shared ? " here" : ""));
@@ -365,6 +394,7 @@ class Recovery {
   std::vector<std::string> paths_;                              // of its names
   std::map<uint64_t, std::vector<FoundWrite>> writes_;          // by block
   std::map<std::pair<uint64_t, WriteId>, FoundWrite> patches_;  // by block and write
+  std::set<uint64_t> shared_;  // blocks that were found with their keepers
   std::unique_ptr<OpenFile> file_;
   RecoverReport report_;
 };

@@ -152,7 +152,9 @@ class Finder {
         if (unread_pages_ < kMostUnreadPages) {
           const auto kept = keepers_.Resolve(place, first + i);
           if (kept.has_value()) {
-            TRY(AddBlock(first + i, *kept));
+            BlockPlace part = *kept;
+            part.stored = std::min(part.stored, part.valid);  // of a pack, what is this file's
+            TRY(AddBlock(first + i, part));
             continue;
           }
           ++unread_pages_;

@@ -173,7 +173,8 @@ class EpochChange {
     EpochChangeReport report = TRY(SettleAndClear());
     DriveMap next = cluster_.map();
     ++next.epoch;
-    if (to_use != nullptr && !Uses(next, to_use->name)) {
+    if (to_use != nullptr) {
+      if (Uses(next, to_use->name)) return report;  // by another host, meanwhile
       const auto at = std::ranges::lower_bound(next.features, to_use->name, {}, &Feature::name);
       next.features.insert(at, *to_use);
     }

@@ -11,7 +11,7 @@ namespace pinstripe {
 namespace {
 
 constexpr size_t kMostLoadedPages = 16;
-constexpr size_t kMostMaps = 64;  // keepers whose maps are kept
+constexpr int kMostFailures = 3;  // of files that are to leave a keeper at the same time
 
 void Insert(std::vector<InodeId>& ids, InodeId id) {
   const auto at = std::ranges::lower_bound(ids, id);
@@ -65,7 +65,7 @@ Result<BlockPlace> KeeperMaps::Resolve(const BlockPlace& place, uint64_t block) 
 }
 
 void KeeperMaps::ForgetSome() {
-  if (keepers_.size() > kMostMaps) keepers_.clear();
+  if (keepers_.size() > most_maps_) keepers_.clear();
 }
 
 void KeeperMaps::ForgetPages() {
@@ -97,6 +97,9 @@ Result<std::pair<InodeId, StoredInode>> Keepers::Create(InodeId object, const Bl
 
 Result<StoredInode> Keepers::CreatePack(InodeId id, const BlockMap& map, uint64_t size,
                                         std::vector<InodeId> files) {
+  if (files.size() > kMostFilesOfKeeper) {
+    return Fail(E2BIG, "a pack has {} files; {} are possible", files.size(), kMostFilesOfKeeper);
+  }
   const int64_t now = records_.WallClock();
   Inode inode{.links = 0, .size = size, .accessed = now, .modified = now, .changed = now};
   inode.map = map;
@@ -196,8 +199,21 @@ Result<Keepers::Departure> Keepers::Leave(InodeId keeper, std::vector<Leaving> f
     std::vector<Leaving> again;
     std::set<InodeId> gone;
     departure.stays = false;
-    for (size_t i = 0; i < leaving.size(); ++i) {
-      switch (TRY(TakeOutOfFile(keeper, *stored, leaving[i], TRY(std::move(found[i]))))) {
+    // Where drives do not answer, each of them takes its time.
+    int failures = 0;
+    for (size_t i = 0; i < leaving.size() && failures < kMostFailures; ++i) {
+      auto step = Result<Step>(tl::unexpect, Status());
+      if (found[i].has_value()) {
+        step = TakeOutOfFile(keeper, *stored, leaving[i], *std::move(found[i]));
+      } else {
+        step = tl::unexpected(found[i].error());
+      }
+      if (!step.has_value()) {
+        departure.failure = step.error();
+        ++failures;
+        continue;
+      }
+      switch (*step) {
         case Step::kAgain: again.push_back(leaving[i]); break;
         case Step::kStays: departure.stays = true; break;
         case Step::kGone: gone.insert(leaving[i].file); break;
@@ -205,6 +221,7 @@ Result<Keepers::Departure> Keepers::Leave(InodeId keeper, std::vector<Leaving> f
     }
     if (keeping.settled) files = again;  // with those below, if somebody is faster
     if (gone.empty()) {
+      if (again.empty() && !departure.failure.ok()) return Failed(departure.failure);
       if (again.empty()) return departure;
       continue;
     }

@@ -37,19 +37,22 @@ Result<BlockPlace> ResolveShared(const BlockPlace& shared, uint64_t block, Inode
 
 class KeeperMaps {
  public:
-  KeeperMaps(Cluster& cluster, Records& records) : cluster_(cluster), records_(records) {}
+  static constexpr size_t kMostMaps = 64;
+  KeeperMaps(Cluster& cluster, Records& records, size_t most_maps = kMostMaps)
+      : cluster_(cluster), records_(records), most_maps_(most_maps) {}
 
   // Where the block is: of one that is not shared, as it is. EIO: the keeper is gone, or does not
   // have it.
   Result<BlockPlace> Resolve(const BlockPlace& place, uint64_t block);
   // The keepers as they were read; they may have changed since.
   void Forget() { keepers_.clear(); }
-  void ForgetSome();   // where they are many
+  void ForgetSome();   // where they are more than `most_maps`
   void ForgetPages();  // most of them
 
  private:
   Cluster& cluster_;
   Records& records_;
+  const size_t most_maps_;
   std::map<InodeId, Inode> keepers_;  // without the lists of files
 };
 
@@ -82,6 +85,7 @@ class Keepers {
   // What became of a keeper when a file was to leave it.
   struct Departure {
     bool stays = false;  // some of the files name it still
+    Status failure;      // what kept some of the files from leaving, if others have left
     // It has been removed, as the last file has left it: its stripes may go, by this inode.
     std::optional<Inode> removed;
     uint64_t losses = 0;  // Records::CountLosses() before that
@@ -92,6 +96,7 @@ class Keepers {
   };
   // Takes files out of the keeper's list unless they name the keeper, and out of the files' inodes
   // what does not belong there any more. If the keeper was not settled it finds out what happened.
+  // A failure: none of them has left.
   Result<Departure> Leave(InodeId keeper, std::vector<Leaving> files);
   Result<Departure> Leave(InodeId keeper, InodeId file) { return Leave(keeper, {{file}}); }
 

@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kMostKeepersKnown = 16;
 constexpr size_t kMostRecent = 64;  // of a process
+constexpr Duration kRecent = std::chrono::seconds(30);
 
 bool HasTooManyPages(const std::pair<const InodeId, std::shared_ptr<const StoredInode>>& keeper) {
   const std::optional<BlockMap>& map = keeper.second->inode.map;
@@ -22,17 +23,17 @@ bool HasTooManyPages(const std::pair<const InodeId, std::shared_ptr<const Stored
 
 // ---- Of a process
 
-std::shared_ptr<const StoredInode> RecentKeepers::Find(InodeId keeper) {
+std::shared_ptr<const StoredInode> RecentKeepers::Find(InodeId keeper, Time now) {
   const MutexLock lock(mutex_);
   const auto at = recent_.find(keeper);
-  if (at == recent_.end()) return nullptr;
+  if (at == recent_.end() || now - at->second.read_at > kRecent) return nullptr;
   at->second.used = ++uses_;
   return at->second.stored;
 }
 
-void RecentKeepers::Learn(InodeId keeper, std::shared_ptr<const StoredInode> stored) {
+void RecentKeepers::Learn(InodeId keeper, std::shared_ptr<const StoredInode> stored, Time read_at) {
   const MutexLock lock(mutex_);
-  recent_[keeper] = {std::move(stored), ++uses_};
+  recent_[keeper] = {std::move(stored), read_at, ++uses_};
   if (recent_.size() <= kMostRecent) return;
   const auto by_use = [](const auto& one) { return one.second.used; };
   recent_.erase(std::ranges::min_element(recent_, {}, by_use));
@@ -66,7 +67,8 @@ Status KnownKeepers::Load(const Kept& kept) {
     const MutexLock lock(mutex_);
     if (const auto at = known_.find(kept.keeper); at != known_.end()) known = at->second;
   }
-  if (!known) known = recent_.Find(kept.keeper);
+  const Time now = cluster_.runtime().Now();
+  if (!known) known = recent_.Find(kept.keeper, now);
   const bool is_new = !known;
   auto keeper = std::make_shared<StoredInode>();
   if (known) {
@@ -82,7 +84,7 @@ Status KnownKeepers::Load(const Kept& kept) {
   TRY(LoadPages(cluster_.stripes(), kept.keeper, keeper->inode, kept.block, kept.block + 1));
   // One with pages, of which some are loaded, is a file's own.
   if (is_new && keeper->inode.map && keeper->inode.map->CountLoadedPages() == 0) {
-    recent_.Learn(kept.keeper, keeper);
+    recent_.Learn(kept.keeper, keeper, now);
   }
   const MutexLock lock(mutex_);
   known_[kept.keeper] = std::move(keeper);

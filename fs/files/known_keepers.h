@@ -6,7 +6,9 @@
 //
 // What they know may be old. A repair that has moved shards, or the end of a keeper, is noticed by
 // who finds nothing there; then Refresh() is called. Write ids are never used again, so nobody
-// finds anything else there.
+// finds anything else there. A process asks for a keeper anew some seconds later all the same:
+// after a repair its shards can be read from the old places for as long as enough of them are
+// there.
 //
 // Thread-safe.
 
@@ -29,14 +31,16 @@ inline constexpr size_t kMostPages = 64;
 class RecentKeepers {
  public:
   // Null: it is not known.
-  std::shared_ptr<const StoredInode> Find(InodeId keeper) EXCLUDES(mutex_);
-  void Learn(InodeId keeper, std::shared_ptr<const StoredInode> stored) EXCLUDES(mutex_);
+  std::shared_ptr<const StoredInode> Find(InodeId keeper, Time now) EXCLUDES(mutex_);
+  void Learn(InodeId keeper, std::shared_ptr<const StoredInode> stored, Time read_at)
+      EXCLUDES(mutex_);
   // Unless a later one is known than that in this slot.
   void Forget(InodeId keeper, uint64_t slot) EXCLUDES(mutex_);
 
  private:
   struct Recent {
     std::shared_ptr<const StoredInode> stored;
+    Time read_at;
     uint64_t used = 0;
   };
   Mutex mutex_;

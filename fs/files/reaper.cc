@@ -11,9 +11,10 @@
 namespace pinstripe {
 namespace {
 
-constexpr size_t kMostAtOnce = 10'000;   // inodes for one flush
-constexpr size_t kBatch = 64;            // stripes that are deleted at once
-constexpr size_t kMostDepartures = 256;  // with one change of a keeper
+constexpr size_t kMostAtOnce = 10'000;  // inodes for one flush
+constexpr size_t kBatch = 64;           // stripes that are deleted at once
+constexpr size_t kMostDepartures = 64;  // with one change of a keeper
+constexpr size_t kMostLookedAt = 1000;  // items, to find as many
 
 }  // namespace
 
@@ -303,12 +304,14 @@ void Reaper::DeletePage(const Page& page) {
 
 std::vector<Keepers::Leaving> Reaper::TakeDeparturesLocked(const Departure& first) {
   std::vector<Keepers::Leaving> leaving = {first.file};
-  std::erase_if(items_, [&](const Item& item) {
+  const auto end = items_.begin() + static_cast<ptrdiff_t>(std::min(items_.size(), kMostLookedAt));
+  const auto kept = std::remove_if(items_.begin(), end, [&](const Item& item) {
     const bool leaves_too = item.departure && item.departure->keeper == first.keeper &&
                             leaving.size() < kMostDepartures;
     if (leaves_too) leaving.push_back(item.departure->file);
     return leaves_too;
   });
+  items_.erase(kept, end);
   return leaving;
 }
 
@@ -317,9 +320,12 @@ void Reaper::Depart(InodeId keeper, std::vector<Keepers::Leaving> files) {
   auto left = keepers_.Leave(keeper, std::move(files));
   if (!left.has_value()) {
     LeaveBehind("shared blocks stay on the drives", {{"why", left.error()}});
-  } else if (left->removed) {
-    AddRemoved(keeper, *left->removed, left->losses);
+    return;
   }
+  if (!left->failure.ok()) {
+    LeaveBehind("shared blocks stay on the drives", {{"why", left->failure}});
+  }
+  if (left->removed) AddRemoved(keeper, *left->removed, left->losses);
 }
 
 void Reaper::DeletePiece(const BlockMap::Piece& piece, uint64_t block_bytes) {

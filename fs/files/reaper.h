@@ -5,8 +5,8 @@
 // Data that an inode named goes only when it is safe from power loss that it does so no more: else
 // the power could bring back the inode, and not the data.
 //
-// Thread-safe. Its thread ends within kDrainTime of the destructor being called, and what one
-// request takes.
+// Thread-safe. Its thread ends within kDrainTime of the destructor being called, and what those
+// requests take that were begun by then: of some dozens of files, where these leave a keeper.
 
 #pragma once
 

@@ -28,6 +28,8 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "cluster/gather.h"
+#include "cluster/map/features.h"
+#include "cluster/membership/epoch_change.h"
 #include "fs/file_system.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/sanitized.h"
@@ -36,6 +38,7 @@
 #include "tests/support/test_cluster.h"
 #include "upkeep/checker.h"
 #include "upkeep/host_care.h"
+#include "upkeep/packer.h"
 #include "upkeep/tree_mender.h"
 
 namespace pinstripe {
@@ -56,6 +59,7 @@ struct Operation {
   bool is_safe = false;     // once it was answered
   std::vector<std::pair<std::string, std::string>> links;  // path -> another name of it, before
   std::function<Status(FileSystem&)> run;
+  std::function<Status(Cluster&, FileSystem&)> run_with_cluster = {};  // instead
 };
 
 struct Where {
@@ -120,6 +124,13 @@ std::string Large(char letter) { return std::string(200'000, letter); }
 
 Status Both(Status first, const std::function<Status()>& second) {
   return first.ok() ? second() : first;
+}
+
+Status Pack(Cluster& cluster) {
+  Packer packer(cluster, {.older_than = -1h, .least_bytes = 1, .jobs = 2});
+  TRY(packer.Run(kRootInode));
+  packer.WaitUntilFree();
+  return {};
 }
 
 // Directories are "/p" and "/q", in groups of their own.
@@ -319,6 +330,20 @@ std::vector<Operation> Operations() {
        .after = {with({{"/p/a", "dir"}, {"/p/a/b", "y"}, {"/q/e", "x"}})},
        .is_safe = true,
        .run = [](FileSystem& fs) { return Exchange(fs, "/p/a", "/q/e"); }});
+  // What was safe in the inode, or as copies, is so in the pack, and in the next one.
+  const std::string small(600, 's');
+  const std::string other(700, 'o');
+  const std::string copies(60'000, 'c');
+  add({.name = "pack and unlink and pack again",
+       .before = with({{"/p/a", small}, {"/p/b", copies}, {"/q/c", other}}),
+       .after = {with({{"/p/a", small}, {"/q/c", other}})},
+       .run = {},
+       .run_with_cluster = [](Cluster& cluster, FileSystem& fs) -> Status {
+         TRY(Pack(cluster));
+         TRY(Unlink(fs, "/p/b"));
+         cluster.runtime().NewSignal()->WaitUntil(cluster.runtime().Now() + 70s);
+         return Pack(cluster);
+       }});
   return all;
 }
 
@@ -349,7 +374,8 @@ class PowerCut {
   }
 
   // Makes what is there at the beginning, and safe.
-  void Prepare(const Tree& before, const std::vector<std::pair<std::string, std::string>>& links) {
+  void Prepare(const Tree& before, const std::vector<std::pair<std::string, std::string>>& links,
+               bool uses_packs = false) {
     if (!Check(machines_.Format())) return;
     auto cluster = machines_.Open();
     if (!Check(StatusOf(cluster))) return;
@@ -363,6 +389,7 @@ class PowerCut {
       Check(contents == "dir" ? MakeDirectory(**fs, path) : Write(**fs, path, contents, true));
     }
     for (const auto& [path, other] : links) Check(Link(**fs, path, other));
+    if (uses_packs) Check(UseFeature(**cluster, kPacksFeature));
     sim_.Sleep(1s);
     Check((*fs)->SyncDirectory(kRootInode));
     fs->reset();
@@ -375,14 +402,14 @@ class PowerCut {
 
   // The power fails after so many requests of `work`.
   void CutDuring(uint64_t requests,
-                 const std::function<void(FileSystem&, const ClientLife&)>& work) {
+                 const std::function<void(Cluster&, FileSystem&, const ClientLife&)>& work) {
     const auto life = std::make_shared<ClientLife>();
     auto cluster = machines_.Open(life);
     if (!Check(StatusOf(cluster))) return;
     auto fs = FileSystem::Open(**cluster, {.caretaker = &MakeHostCare});
     if (!Check(StatusOf(fs))) return;
     life->CrashAfter(requests);
-    work(**fs, *life);
+    work(**cluster, **fs, *life);
     // Of what was on its way some arrives.
     if (sim_.Chance(0.5)) sim_.Sleep(sim_.Between(0us, 400us));
     life->Crash();
@@ -508,9 +535,11 @@ class CutOperation final : public PowerCut {
 
   // What is wrong, or nothing.
   std::string Run() {
-    Prepare(operation_.before, operation_.links);
-    CutDuring(requests_, [this](FileSystem& fs, const ClientLife& life) {
-      done_ = operation_.run(fs).ok() && !life.crashed();
+    const auto& with_cluster = operation_.run_with_cluster;
+    Prepare(operation_.before, operation_.links, static_cast<bool>(with_cluster));
+    CutDuring(requests_, [&](Cluster& cluster, FileSystem& fs, const ClientLife& life) {
+      const Status ran = with_cluster ? with_cluster(cluster, fs) : operation_.run(fs);
+      done_ = ran.ok() && !life.crashed();
     });
     Inspect([this](const Tree& tree) {
       const bool is_after = std::ranges::find(operation_.after, tree) != operation_.after.end();
@@ -547,8 +576,10 @@ TEST_P(PowerCutsAtEachStep, AnOperationHasHappenedOrNot) {
   const Seeds seeds = SeedsFromEnvironment(1);
   const bool is_short = std::getenv("SEED") == nullptr && std::getenv("SEEDS") == nullptr;
   bool done = false;
-  for (uint64_t requests = 1; !done; ++requests) {
-    ASSERT_LT(requests, 400u);
+  // Of what takes long, some of the steps.
+  const uint64_t step = operation.run_with_cluster ? 11 : 1;
+  for (uint64_t requests = 1; !done; requests += step) {
+    ASSERT_LT(requests, 400u * step);
     for (uint64_t pattern = 0; pattern < uint64_t{1} << kDrives; ++pattern) {
       // Every way would take a quarter of an hour: one or two for each step, others for the next.
       // Under a sanitizer these would take that long: one for every fourth step.
@@ -586,7 +617,7 @@ class CutStory final : public PowerCut {
     }
     Prepare(before, {});
     tree_ = before;
-    CutDuring(1 + sim_.Below(400), [this](FileSystem& fs, const ClientLife& life) {
+    CutDuring(1 + sim_.Below(400), [this](Cluster&, FileSystem& fs, const ClientLife& life) {
       while (!life.crashed()) Step(fs);
     });
     Inspect([this](const Tree& tree) {

@@ -10,6 +10,7 @@
 #include "cluster/membership/rebuild.h"
 #include "tests/fs/fs_test_base.h"
 #include "upkeep/collector.h"
+#include "upkeep/packer.h"
 #include "upkeep/recovery.h"
 
 namespace pinstripe {
@@ -373,6 +374,34 @@ TEST_F(LostInodesTest, SharedBlocksStayWhenTheirKeeperIsLost) {
   const size_t shards = CountShards();
   CollectOften();
   EXPECT_EQ(CountShards(), shards);
+}
+
+// A file in a pack has no shards of its own: a copy of its inode says where its bytes are.
+TEST_F(LostInodesTest, APackedFileIsBroughtBackFromItsPack) {
+  for (const char* name : {"a", "b", "c"}) Make(name, Pattern(name[0], 3000));
+  {
+    Packer packer(*host_.cluster, {.older_than = seconds(-1), .least_bytes = 1});
+    ASSERT_OK(packer.Run(kRootInode));
+    ASSERT_EQ(packer.report().files, 3u);
+  }
+  const InodeId id = fs_->Resolve("/b")->inode;
+  const InodeId pack = InodeOf(id).keepers.front();
+  ASSERT_OK(SweepRegisters(**machines_.Open()));
+  const DriveId last = LoseInode(id, 1);
+  // It may come back: so the pack goes on counting with the file, also when all others have left.
+  machines_.SetDown(last, true);
+  Host host = NewHost();
+  ASSERT_OK(host->Unlink(kRootInode, "a"));
+  ASSERT_OK(host->Unlink(kRootInode, "c"));
+  sim_.Sleep(std::chrono::minutes(4));
+  CollectOften();
+  machines_.SetDown(last, false);
+  EXPECT_EQ(InodeOf(pack).keeping->files, std::vector<InodeId>{id});
+  MakeLate(last);
+  const auto recovered = Recover(id, "/again");
+  ASSERT_OK(recovered);
+  EXPECT_THAT(recovered->lost, IsEmpty());
+  EXPECT_TRUE(ContentsNow("/again") == Pattern('b', 3000));
 }
 
 TEST_F(LostInodesTest, AnUploadThatDiedIsNotCalledLost) {

@@ -493,28 +493,166 @@ TEST_F(PackerTest, AProcessThatDiesAnywhereLosesNothing) {
 
 TEST_F(PackerTest, AFileThatIsChangedMeanwhileStays) {
   MakeFiles(30, 3000);
-  bool once = false;
+  int calls = 0;
   Packer::Options options = Eager();
-  Packer packer(*host_.cluster, options);
-  // Between reading and changing: with the first block that any drive gets.
-  sim_.Spawn("writer", [&] {
-    while (!once) {
-      sim_.Sleep(std::chrono::microseconds(50));
-      if (machines_.drive(1).requests().put + machines_.drive(2).requests().put == 0) continue;
-      once = true;
-      files_["/f07"] = "new";
-      Make("f07", "new");
-    }
-  });
-  machines_.drive(1).ForgetRequests();
-  machines_.drive(2).ForgetRequests();
-  ASSERT_OK(packer.Run(kRootInode));
-  once = true;
-  sim_.Sleep(seconds(1));
-  EXPECT_EQ(packer.report().files + packer.report().changed, 30u);
-  EXPECT_TRUE(packer.WaitUntilFree());
+  options.go_on = [&] {  // it is asked last when all is read, and nothing changed yet
+    if (++calls == 3) Make("f07", files_["/f07"] = "new");
+    return true;
+  };
+  const PackReport report = Pack(options);
+  EXPECT_EQ(calls, 3);
+  EXPECT_EQ(report.files, 29u);
+  EXPECT_EQ(report.changed, 1u);
+  EXPECT_FALSE(IsPacked("/f07"));
+  EXPECT_EQ(InodeOf(PlaceOf("/f00")->object).keeping->files.size(), 29u);
   ExpectAllReadBack();
   ExpectNothingLeftOver();
+}
+
+// All inodes of a directory are read before the first pack is made, and its old copies are gone by
+// then.
+TEST_F(PackerTest, AFileThatIsReplacedBeforeItIsReadIsLeftAlone) {
+  MakeFiles(3, 60'000);
+  Packer::Options options = Eager();
+  options.most_files = 1;
+  sim_.Spawn("writer", [&] {
+    while (InodeOf(IdOf("/f00")).keepers.empty()) sim_.Sleep(std::chrono::milliseconds(1));
+    Make("f02", files_["/f02"] = Pattern(9, 50'000));
+  });
+  const PackReport report = Pack(options);
+  EXPECT_EQ(report.files + report.changed, 3u);
+  sim_.Sleep(seconds(20));
+  ExpectAllReadBack();
+}
+
+// Files that use a pack in a way in which none comes into one.
+TEST_F(PackerTest, APackIsLeftByFilesThatWereCutOrExtendedToo) {
+  MakeFiles(20, 10'000);
+  Pack();
+  const InodeId first = PlaceOf("/f00")->object;
+  const auto change = [&](const std::string& path, auto how) {
+    auto file = OpenToWrite(path);
+    ASSERT_OK(file);
+    ASSERT_OK(how(**file));
+    ASSERT_OK((*file)->Close());
+  };
+  change("/f00", [](OpenFile& file) { return file.Truncate(77); });
+  files_["/f00"].resize(77);
+  change("/f01", [](OpenFile& file) { return file.Truncate(200'000); });
+  files_["/f01"].resize(200'000);
+  change("/f02", [](OpenFile& file) { return file.Write(500'000, AsBytes(std::string("x"))); });
+  files_["/f02"].resize(500'000);
+  files_["/f02"] += "x";
+  for (int i = 3; i < 20; ++i) {
+    ASSERT_OK(fs_->Unlink(kRootInode, fmt::format("f{:02}", i)));
+    files_.erase(fmt::format("/f{:02}", i));
+  }
+  sim_.Sleep(minutes(4));
+  EXPECT_EQ(Pack().repacked, 3u);
+  EXPECT_FALSE(Exists(first));
+  ExpectAllReadBack();
+  ExpectNothingLeftOver();
+}
+
+// A pack of one directory is not taken apart bit by bit for another's sake.
+TEST_F(PackerTest, LittleOfALittleUsedPackWaitsForTheRest) {
+  const InodeId a = MakeDirectory("a");
+  const InodeId b = MakeDirectory("b");
+  MakeFiles(10, 10'000, a, "/a/");
+  MakeFiles(2, 10'000, b, "/b/");
+  Pack();
+  for (int i = 1; i < 10; ++i) ASSERT_OK(fs_->Unlink(a, fmt::format("f{:02}", i)));
+  sim_.Sleep(minutes(4));
+  Packer::Options options = Eager();
+  options.least_bytes = 110'000;
+  EXPECT_EQ(Pack(options, a).too_few, 1u);
+  EXPECT_EQ(Pack(options).repacked, 3u) << "what would be freed counts";
+}
+
+TEST_F(PackerTest, DirectoriesThatLeadToThemselvesHaveAnEnd) {
+  const InodeId a = MakeDirectory("a");
+  const InodeId b = MakeDirectory("b", a);
+  MakeFiles(2, 1000, b, "/a/b/");
+  PutEntry(b, "again", Entry{.inode = a, .kind = FileKind::kDirectory, .nonce = std::nullopt});
+  EXPECT_EQ(Pack().files, 2u);
+}
+
+// One that a pack lists and that cannot be understood counts as one that is used.
+TEST_F(PackerTest, AnInodeThatCannotBeReadKeepsNobodyElseBack) {
+  MakeFiles(20, 10'000);
+  Pack();
+  const InodeId damaged = IdOf("/f00");
+  for (int i = 2; i < 20; ++i) ASSERT_OK(fs_->Unlink(kRootInode, fmt::format("f{:02}", i)));
+  const RegisterName name{host_.cluster->GroupOfObject(damaged),
+                          Writer().Raw("I").U64(damaged).Take()};
+  const auto seen = host_.cluster->registers().Read(name);
+  ASSERT_OK(seen);
+  ASSERT_TRUE(host_.cluster->registers().Change(name, *seen, "from the future").applied());
+  sim_.Sleep(minutes(4));
+  Packer packer(*host_.cluster, Eager());
+  ASSERT_OK(packer.Run(kRootInode));
+  EXPECT_EQ(packer.report().repacked, 1u);
+  EXPECT_THAT(packer.report().not_packed, ElementsAre(HasSubstr("/f00: ")));
+  EXPECT_TRUE(packer.WaitUntilFree());
+  EXPECT_TRUE(Contents("/f01") == Pattern(1, 10'000));
+  // Those that can leave do, when one cannot.
+  Records records(*host_.cluster);
+  Keepers keepers(*host_.cluster, records);
+  const InodeId pack = PlaceOf("/f01")->object;
+  ChangeInode(pack, [&](Inode& inode) {
+    inode.keeping->files.push_back(damaged);
+    std::ranges::sort(inode.keeping->files);
+  });
+  const InodeId gone = IdOf("/f01");
+  ASSERT_OK(fs_->Unlink(kRootInode, "f01"));
+  const auto left = keepers.Leave(pack, {{damaged}, {gone}});
+  ASSERT_OK(left);
+  EXPECT_FALSE(left->failure.ok());
+  EXPECT_EQ(InodeOf(pack).keeping->files, std::vector<InodeId>{damaged});
+  EXPECT_FAILS(keepers.Leave(pack, damaged), EBADMSG);
+}
+
+// A mount that stays up asks for the new places some seconds later.
+TEST_F(PackerTest, AHostThatKnowsAPackFollowsItsRepair) {
+  MakeFiles(3, 10'000);
+  Pack();
+  Host host = NewHost();
+  EXPECT_TRUE(Contents("/f00", host.fs.get()) == files_["/f00"]);
+  Repairer(*host_.cluster, {.without = {1, 2}}).Run();
+  sim_.Sleep(minutes(1));
+  EXPECT_TRUE(Contents("/f01", host.fs.get()) == files_["/f01"]);
+  EXPECT_EQ(host.cluster->stripes().counters().degraded_reads, 0u);
+}
+
+// A writer's map keeps the size of its blocks, whatever is usual by now.
+TEST_F(PackerTest, AFileWithBlocksKeepsTheirSize) {
+  const InodeId id = Make("a", Pattern(1, 60'000));
+  machines_.config().layout = {2, 1, 128 << 10};
+  Host other = NewHost();
+  auto file = fs_->Open(id, Access::kWrite);
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Write(100, AsBytes(std::string("new"))));
+  {
+    Packer packer(*other.cluster, Eager());
+    ASSERT_OK(packer.Run(kRootInode));
+    EXPECT_EQ(packer.report().files, 1u);
+  }
+  ASSERT_OK((*file)->Close());
+  EXPECT_TRUE(Contents("/a") == Pattern(1, 60'000).replace(100, 3, "new"));
+}
+
+TEST_F(PackerTest, PagesOfAPackedFileAreReadWithTheirSums) {
+  MakeFiles(5, 40'001);
+  Pack();
+  Host host = NewHost();
+  for (const auto& [path, contents] : files_) {
+    auto file = host->Open(IdOf(path), Access::kRead);
+    ASSERT_OK(file);
+    for (const size_t offset :
+         {size_t{0}, size_t{1}, size_t{4096}, size_t{12'288}, size_t{39'000}}) {
+      EXPECT_TRUE(ReadAll(**file, offset, 9000) == contents.substr(offset, 9000)) << offset;
+    }
+  }
 }
 
 // What a site has: 4+2, and names on five drives.
@@ -611,6 +749,7 @@ TEST_F(PackerTest, WhatCannotBeReadIsNamedAndTheRestIsPacked) {
   EXPECT_EQ(packer.report().files, 2u);
   EXPECT_THAT(packer.report().not_packed, ElementsAre(HasSubstr("/f01: ")));
   EXPECT_FALSE(IsPacked("/f01"));
+  EXPECT_EQ(InodeOf(PlaceOf("/f00")->object).keeping->files.size(), 2u);
 }
 
 }  // namespace
