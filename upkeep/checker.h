@@ -197,7 +197,6 @@ class Checker {
   std::map<InodeId, std::vector<InodeId>> keepers_of_;  // by their objects
   std::vector<std::pair<InodeId, InodeId>> sharing_;    // files, and the keepers that they name
   std::set<InodeId> told_;                              // files of which that was said
-  std::string WhereOf(InodeId id) const;
   // The files of one pack come in any order.
   static constexpr size_t kMostKeepers = 20'000;
   KeeperMaps keeper_maps_{cluster_, records_, kMostKeepers};

@@ -45,6 +45,22 @@ uint64_t MeasureStripes(StripeStore& store, const std::vector<ListedStripe>& str
   return static_cast<uint64_t>(bytes / measured * shards);
 }
 
+// A path; of a keeper, some of those whose blocks it keeps.
+std::string WhereOf(const TreeFacts& facts, const std::map<InodeId, Keeping>& keepers, InodeId id) {
+  constexpr size_t kMostPaths = 3;
+  const auto keeper = keepers.find(id);
+  if (keeper == keepers.end()) return PathOf(facts, id);
+  const std::vector<InodeId>& files = keeper->second.files;
+  std::vector<std::string> paths;
+  for (size_t i = 0; i < std::min(files.size(), kMostPaths); ++i) {
+    paths.push_back(PathOf(facts, files[i]));
+  }
+  if (files.size() > kMostPaths) {
+    paths.push_back(fmt::format("{} more", files.size() - kMostPaths));
+  }
+  return fmt::format("(inode {:016x}, which keeps blocks of {})", id, fmt::join(paths, ", "));
+}
+
 }  // namespace
 
 void Checker::CheckData() {
@@ -214,22 +230,6 @@ void Checker::CheckBlock(std::span<const OwnedBlock> owned) {
 }
 
 // ---- What several files share
-
-// A path; of a keeper, some of those whose blocks it keeps.
-std::string Checker::WhereOf(InodeId id) const {
-  constexpr size_t kMostPaths = 3;
-  const auto keeper = keepers_.find(id);
-  if (keeper == keepers_.end()) return PathOf(facts_, id);
-  const std::vector<InodeId>& files = keeper->second.files;
-  std::vector<std::string> paths;
-  for (size_t i = 0; i < std::min(files.size(), kMostPaths); ++i) {
-    paths.push_back(PathOf(facts_, files[i]));
-  }
-  if (files.size() > kMostPaths) {
-    paths.push_back(fmt::format("{} more", files.size() - kMostPaths));
-  }
-  return fmt::format("(inode {:016x}, which keeps blocks of {})", id, fmt::join(paths, ", "));
-}
 
 void Checker::NotChecked(InodeId id, const Status& why) {
   report_.knows_all_places = false;
@@ -539,7 +539,7 @@ void Checker::ConfirmBlocks() {
     const auto report = [&, id = id, &lacking = lacking](
                             Severity severity, std::string_view problem, uint64_t blocks) {
       if (blocks == 0) return;
-      Report(severity, problem, WhereOf(id),
+      Report(severity, problem, WhereOf(facts_, keepers_, id),
              fmt::format("{} block{}; {}", blocks, blocks == 1 ? "" : "s", lacking.first));
     };
     report(Severity::kError, "lost-data", lacking.lost_blocks);
