@@ -52,8 +52,8 @@ constexpr DriveId kDrives = 8;
 constexpr size_t kBlock = 4 * 65536;
 
 // Inline, replicated, a short stripe, a full block, several blocks; and the borders between them.
-constexpr size_t kSizes[] = {0,      1,      4096,   4097,    65536,  65537,
-                             100000, 262144, 262145, 700'000, 1 << 20};
+constexpr size_t kSizes[] = {0,     1,      700,    4096,   4097,    20000,  65536,
+                             65537, 100000, 262144, 262145, 700'000, 1 << 20};
 
 // What a file may contain: the last acknowledged content and every later one whose fate is unknown.
 struct Expectation {
