@@ -234,6 +234,7 @@ Status Packer::Consider(InodeId id, StoredInode stored, std::string path) {
   if (batch.ids.contains(id)) return {};  // it has several names
   const Result<Buffer> contents = ReadContents(*candidate);
   if (!contents.has_value()) {
+    maps_.Forget();  // a repair may have moved what its pack has
     const auto now = TRY(records_.FindInode(id));
     if (now && now->slot == candidate->stored.slot) return contents.error();
     ++report_.changed;
