@@ -81,8 +81,9 @@ std::string CollectSummary(const CollectReport& report, bool dry_run) {
 int ExitCodeOf(const PackReport& report) { return report.not_packed.empty() ? 0 : 1; }
 
 std::string PackSummary(const PackReport& report, bool dry_run) {
-  return fmt::format("{} {} files of {} into {} packs", dry_run ? "would put" : "put", report.files,
-                     BytesText(report.bytes), report.packs);
+  return fmt::format("{} {} file{} of {} into {} pack{}", dry_run ? "would put" : "put",
+                     report.files, report.files == 1 ? "" : "s", BytesText(report.bytes),
+                     report.packs, report.packs == 1 ? "" : "s");
 }
 
 std::string PackText(const PackReport& report, bool dry_run, const std::string& older_than) {

@@ -12,8 +12,6 @@
 namespace pinstripe {
 namespace {
 
-constexpr size_t kInodesAtOnce = 64;
-
 // Those of which it is to be found out whether anything is needed.
 std::set<DriveId> NotRetired(const Cluster& cluster) {
   std::set<DriveId> drives = cluster.DrainingDrives();
@@ -219,7 +217,7 @@ void Checker::FindLostByShards() {
 void Checker::FindLost(std::map<InodeId, LostInode> candidates) {
   for (auto next = candidates.begin(); next != candidates.end();) {
     std::vector<InodeId> ids;
-    for (auto at = next; at != candidates.end() && ids.size() < kInodesAtOnce; ++at) {
+    for (auto at = next; at != candidates.end() && ids.size() < Records::kMostAtOnce; ++at) {
       ids.push_back(at->first);
     }
     for (const Result<InodeFound>& found : FindFates(records_, ids)) {

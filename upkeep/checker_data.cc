@@ -12,7 +12,6 @@
 namespace pinstripe {
 namespace {
 
-constexpr size_t kInodesAtOnce = 64;
 constexpr uint64_t kBlocksAtOnce = 4096;
 // No Attempts: the last failure is the answer.
 constexpr int kMostLoads = 8;  // of the map of an inode that others change meanwhile
@@ -71,12 +70,12 @@ void Checker::CheckData() {
   for (const auto& [object, keepers] : keepers_of_) objects.push_back(object);
   std::sort(objects.begin(), objects.end());
   objects.erase(std::unique(objects.begin(), objects.end()), objects.end());
-  for (size_t first = 0; first < objects.size(); first += kInodesAtOnce) {
+  for (size_t first = 0; first < objects.size(); first += Records::kMostAtOnce) {
     if (!GoOn("looking for shards",
               static_cast<double>(first) / static_cast<double>(objects.size()))) {
       return;
     }
-    const size_t end = std::min(first + kInodesAtOnce, objects.size());
+    const size_t end = std::min(first + Records::kMostAtOnce, objects.size());
     const std::vector<InodeId> ids(objects.begin() + static_cast<ptrdiff_t>(first),
                                    objects.begin() + static_cast<ptrdiff_t>(end));
     const auto inodes = records_.FindInodes(ids);

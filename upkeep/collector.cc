@@ -335,20 +335,25 @@ Status Collector::CollectShares(InodeId keeper, const std::vector<InodeId>& file
     return std::ranges::binary_search(inode.keepers, keeper) && inode.map &&
            inode.map->Keepers().contains(keeper);
   };
-  const auto found = records_.FindInodeRegisters(files);
+  std::vector<Result<Records::InodeRegister>> found;  // of some of them
   std::vector<Keepers::Leaving> leaving;
   Status failure;
   for (size_t i = 0; i < files.size(); ++i) {
-    if (!found[i].has_value()) {
-      failure = found[i].error();
+    const size_t at = i % Records::kMostAtOnce;
+    if (at == 0) {
+      const auto rest = std::span(files).subspan(i);
+      found = records_.FindInodeRegisters(rest.first(std::min(rest.size(), Records::kMostAtOnce)));
+    }
+    if (!found[at].has_value()) {
+      failure = found[at].error();
       continue;
     }
-    const auto& stored = found[i]->stored;
+    const auto& stored = found[at]->stored;
     // What is lost may come back, and name it.
     const bool may_come_back = !options_.lost && checker.MayBeLost(files[i]);
     // A client that has a removed file open reads it for a while.
     const bool stays =
-        stored ? names_it(stored->inode) : may_come_back || !OldEnough(found[i]->removed_at);
+        stored ? names_it(stored->inode) : may_come_back || !OldEnough(found[at]->removed_at);
     if (!stays) leaving.push_back({files[i]});
   }
   if (leaving.empty()) return failure;

@@ -18,7 +18,6 @@
 namespace pinstripe {
 namespace {
 
-constexpr size_t kNamesAtOnce = 128;
 constexpr size_t kMostKnown = 10'000;  // packs that were looked at
 constexpr size_t kMostNotPacked = 1000;
 constexpr size_t kMostPathBytes = 4096;  // that are shown of one
@@ -134,7 +133,7 @@ Status Packer::PackDirectory(InodeId directory, const std::string& path,
                              std::vector<std::pair<InodeId, std::string>>& below) {
   std::optional<std::string> next = "";
   while (next && GoOn()) {
-    Records::Page page = TRY(records_.List(directory, *next, kNamesAtOnce));
+    Records::Page page = TRY(records_.List(directory, *next, Records::kMostAtOnce));
     next = std::move(page.next);
     std::vector<InodeId> ids;
     std::vector<std::string> names;
@@ -170,9 +169,14 @@ Result<Packer::Known> Packer::LookAtPack(InodeId keeper) {
   if (stored && Keepers::IsPack(keeper, stored->inode)) {
     const std::vector<InodeId>& files = stored->inode.keeping->files;
     const uint64_t size = stored->inode.size;
-    for (const auto& file : records_.FindInodes(files)) {
-      if (!file.has_value()) known.used_bytes += options_.largest_file;
-      if (file.has_value() && *file) known.used_bytes += FindInPack((*file)->inode, keeper).bytes;
+    for (size_t first = 0; first < files.size(); first += Records::kMostAtOnce) {
+      const size_t end = std::min(first + Records::kMostAtOnce, files.size());
+      const std::vector<InodeId> some(files.begin() + static_cast<ptrdiff_t>(first),
+                                      files.begin() + static_cast<ptrdiff_t>(end));
+      for (const auto& file : records_.FindInodes(some)) {
+        if (!file.has_value()) known.used_bytes += options_.largest_file;
+        if (file.has_value() && *file) known.used_bytes += FindInPack((*file)->inode, keeper).bytes;
+      }
     }
     known.unused_bytes = size - std::min(known.used_bytes, size);
     known.is_sparse = known.unused_bytes > known.used_bytes && known.used_bytes > 0;
@@ -259,8 +263,9 @@ Result<Buffer> Packer::ReadContents(const Candidate& candidate) {
 void Packer::WaitForRoom() {
   Runtime& runtime = cluster_.runtime();
   const Time until = runtime.Now() + kWaitInVain;
-  while (reaper_.CountWaiting() > options_.most_to_free && runtime.Now() < until && GoOn()) {
+  while (reaper_.CountWaiting() > options_.most_to_free && !has_waited_in_vain_ && GoOn()) {
     runtime.NewSignal()->WaitUntil(runtime.Now() + kLookEvery);
+    has_waited_in_vain_ = runtime.Now() >= until;
   }
 }
 

@@ -17,6 +17,8 @@
 // read stays as it is. A process that dies leaves a pack that some files do not name, which the
 // collection puts right. docs/format.md, "Packs"; docs/decisions/0048-packs.md.
 //
+// Memory grows with the number of directories, of which it keeps number and path.
+//
 // Used by one thread, which has others do the changes of inodes.
 
 #pragma once
@@ -67,8 +69,8 @@ class Packer {
     std::function<void(const PackReport& so_far)> progress;
     // Asked then, too. It may wait. False: Run() ends soon, and leaves the rest as it is.
     std::function<bool()> go_on;
-    // While so much waits to be freed nothing is added to that: what is too much for a reaper would
-    // be left to a collection.
+    // While so much waits to be freed nothing is added to that, unless it has become no less within
+    // two minutes: what is too much for a reaper is left to a collection.
     size_t most_to_free = 50'000;
     // False is for tests of the tests: what was changed meanwhile is packed as it was read.
     bool fences = true;
@@ -125,6 +127,7 @@ class Packer {
   void Discard(Batch& batch);
   void Change(Batch& batch);
   void ChangeOne(Candidate& file, const Batch& batch);
+  // Does not wait once it has waited in vain.
   void WaitForRoom();
   bool GoOn();
   void NotPacked(const std::string& path, const Status& why);
@@ -140,7 +143,8 @@ class Packer {
   std::map<InodeId, Known> known_;
   std::vector<std::unique_ptr<Batch>> batches_;  // one for each layout
   Status unusable_;                              // the cluster can have no packs
-  PackReport report_;                            // the threads' part of it under mutex_
+  bool has_waited_in_vain_ = false;
+  PackReport report_;  // the threads' part of it under mutex_
   Mutex mutex_;
   std::vector<InodeId> foiled_ GUARDED_BY(mutex_);  // of the batch: they do not name the pack
 };

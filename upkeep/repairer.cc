@@ -14,7 +14,6 @@ namespace {
 
 constexpr int kMostPasses = 16;
 constexpr size_t kBlocksOfATask = 64;
-constexpr size_t kInodesAtOnce = 64;
 constexpr size_t kMostFailures = 20;
 constexpr int kMostAttempts = 16;
 constexpr Duration kProgressEvery = std::chrono::milliseconds(250);
@@ -131,8 +130,8 @@ std::vector<Repairer::Task> Repairer::AllBlocks(const Checker& checker) {
   };
   std::vector<Task> tasks;
   const std::vector<InodeId>& files = checker.files_with_data();
-  for (size_t first = 0; first < files.size(); first += kInodesAtOnce) {
-    const size_t end = std::min(first + kInodesAtOnce, files.size());
+  for (size_t first = 0; first < files.size(); first += Records::kMostAtOnce) {
+    const size_t end = std::min(first + Records::kMostAtOnce, files.size());
     const std::vector<InodeId> ids(files.begin() + static_cast<ptrdiff_t>(first),
                                    files.begin() + static_cast<ptrdiff_t>(end));
     const auto inodes = records_.FindInodes(ids);

@@ -1,6 +1,7 @@
 #include "cluster/membership/epoch_change.h"
 
 #include <algorithm>
+#include <cassert>
 #include <map>
 #include <optional>
 #include <string>
@@ -740,7 +741,9 @@ Result<EpochChangeReport> RenewEpoch(Cluster& cluster, const EpochChangeOptions&
 
 Status UseFeature(Cluster& cluster, std::string_view name, const EpochChangeOptions& options) {
   if (Uses(cluster.map(), name)) return {};
-  const Feature feature{.name = std::string(name), .kind = FindFeature(name)->kind, .section = ""};
+  const KnownFeature* const known = FindFeature(name);
+  assert(known != nullptr);
+  const Feature feature{.name = std::string(name), .kind = known->kind, .section = ""};
   TRY(EpochChange(cluster, options).Renew(&feature));
   return {};
 }

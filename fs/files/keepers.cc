@@ -181,9 +181,19 @@ Result<Keepers::Step> Keepers::TakeOutOfFile(InodeId keeper, const StoredInode& 
   return change.applied() ? Step::kGone : Step::kAgain;
 }
 
+// Those at the beginning.
+std::vector<Result<std::optional<StoredInode>>> Keepers::FindSome(std::span<const Leaving> files) {
+  std::vector<InodeId> ids;
+  for (const Leaving& each : files.first(std::min(files.size(), Records::kMostAtOnce))) {
+    ids.push_back(each.file);
+  }
+  return records_.FindInodes(ids);
+}
+
 // All that do not name it leave with one change of the keeper.
 Result<Keepers::Departure> Keepers::Leave(InodeId keeper, std::vector<Leaving> files) {
   Departure departure;
+  bool some_left = false;
   for (Attempts attempts; attempts.Next();) {
     if (!attempts.IsFirst()) attempts.Pause(cluster_.runtime());
     std::optional<StoredInode> stored = TRY(records_.FindInode(keeper));
@@ -193,20 +203,19 @@ Result<Keepers::Departure> Keepers::Leave(InodeId keeper, std::vector<Leaving> f
     // does not, and will not, the keeper goes by itself.
     std::vector<Leaving> leaving = files;
     if (!keeping.settled) leaving = {{keeping.object}};
-    std::vector<InodeId> ids;
-    for (const Leaving& each : leaving) ids.push_back(each.file);
-    auto found = records_.FindInodes(ids);
+    std::vector<Result<std::optional<StoredInode>>> found;  // of some of them
     std::vector<Leaving> again;
     std::set<InodeId> gone;
-    departure.stays = false;
     // Where drives do not answer, each of them takes its time.
     int failures = 0;
     for (size_t i = 0; i < leaving.size() && failures < kMostFailures; ++i) {
+      const size_t at = i % Records::kMostAtOnce;
+      if (at == 0) found = FindSome(std::span(leaving).subspan(i));
       auto step = Result<Step>(tl::unexpect, Status());
-      if (found[i].has_value()) {
-        step = TakeOutOfFile(keeper, *stored, leaving[i], *std::move(found[i]));
+      if (found[at].has_value()) {
+        step = TakeOutOfFile(keeper, *stored, leaving[i], *std::move(found[at]));
       } else {
-        step = tl::unexpected(found[i].error());
+        step = tl::unexpected(found[at].error());
       }
       if (!step.has_value()) {
         departure.failure = step.error();
@@ -221,9 +230,9 @@ Result<Keepers::Departure> Keepers::Leave(InodeId keeper, std::vector<Leaving> f
     }
     if (keeping.settled) files = again;  // with those below, if somebody is faster
     if (gone.empty()) {
-      if (again.empty() && !departure.failure.ok()) return Failed(departure.failure);
-      if (again.empty()) return departure;
-      continue;
+      if (!again.empty()) continue;
+      if (!some_left && !departure.failure.ok()) return Failed(departure.failure);
+      return departure;
     }
     std::erase_if(keeping.files, [&](InodeId file) { return gone.contains(file); });
     const bool last = !keeping.settled || keeping.files.empty();
@@ -239,6 +248,7 @@ Result<Keepers::Departure> Keepers::Leave(InodeId keeper, std::vector<Leaving> f
       }
       continue;
     }
+    some_left = true;
     if (!again.empty() && !last) continue;
     departure.losses = change.losses;
     if (last && keeping.settled) departure.removed = std::move(stored->inode);

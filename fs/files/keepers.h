@@ -22,6 +22,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -109,6 +110,7 @@ class Keepers {
   Status Change(InodeId keeper, const std::function<Result<bool>(Keeping&)>& edit);
   // What Leave() is to do next.
   enum class Step { kAgain, kStays, kGone };
+  std::vector<Result<std::optional<StoredInode>>> FindSome(std::span<const Leaving> files);
   Result<Step> TakeOutOfFile(InodeId keeper, const StoredInode& kept, const Leaving& leaving,
                              std::optional<StoredInode> file);
 

@@ -29,6 +29,9 @@ struct StoredEntry {
 
 class Records {
  public:
+  // So many inodes are asked for at once by those who want very many: some are large.
+  static constexpr size_t kMostAtOnce = 64;
+
   explicit Records(Cluster& cluster)
       : cluster_(cluster),
         recent_(cluster.runtime()),

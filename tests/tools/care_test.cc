@@ -108,6 +108,29 @@ TEST_F(CareTest, WhatIsDueIsDoneOnceAndIsNotDueThen) {
   EXPECT_THAT(told, ElementsAre("check", "check", "collect", "collect", "scrub"));
 }
 
+// Only where it is told to, and as often as all is checked.
+TEST_F(CareTest, SmallFilesArePackedWithEachCheck) {
+  host_ = NewHost();
+  fs_ = host_.fs.get();
+  Make("small", Pattern(1, 3000));
+  host_.fs.reset();
+  NoteAllLooks(2);
+  EXPECT_THAT(Steps(Care()), ElementsAre("check"));
+  NoteAllLooks(2);
+  CareRequest request{.pack_older_than = hours(1)};
+  request.dry_run = true;
+  EXPECT_THAT(Steps(Care(request)), ElementsAre("check", "pack"));
+  request.dry_run = false;
+  const CareOutcome done = Care(request);
+  EXPECT_THAT(Steps(done), ElementsAre("check", "pack"));
+  EXPECT_EQ(ExitCodeOf(done), 0) << CareText(request, done);
+  EXPECT_THAT(Steps(Care(request)), IsEmpty()) << "no check is due";
+  const auto list = ReadEvents(cluster(), INT64_MIN);
+  ASSERT_OK(list);
+  EXPECT_EQ(list->events.back().work, "pack");
+  EXPECT_EQ(list->events.back().text, "put 0 files of 0 B into 0 packs") << "it is too young";
+}
+
 TEST_F(CareTest, StatusSaysWhatIsOverdue) {
   NoteAllLooks();
   EXPECT_THAT(SurveyOf(cluster()).Shortcomings(), IsEmpty());

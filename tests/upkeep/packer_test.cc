@@ -19,6 +19,7 @@
 #include "tests/fs/fs_test_base.h"
 #include "upkeep/collector.h"
 #include "upkeep/repairer.h"
+#include "upkeep/whereabouts.h"
 
 namespace pinstripe {
 namespace {
@@ -509,20 +510,92 @@ TEST_F(PackerTest, AFileThatIsChangedMeanwhileStays) {
   ExpectNothingLeftOver();
 }
 
-// All inodes of a directory are read before the first pack is made, and its old copies are gone by
-// then.
+// All inodes of a directory are read before the first pack is made, and the copies of one that is
+// replaced meanwhile are gone by then.
 TEST_F(PackerTest, AFileThatIsReplacedBeforeItIsReadIsLeftAlone) {
   MakeFiles(3, 60'000);
   Packer::Options options = Eager();
   options.most_files = 1;
-  sim_.Spawn("writer", [&] {
-    while (InodeOf(IdOf("/f00")).keepers.empty()) sim_.Sleep(std::chrono::milliseconds(1));
+  options.most_to_free = 0;
+  bool once = false;
+  options.progress = [&](const PackReport& so_far) {
+    if (so_far.files != 1 || std::exchange(once, true)) return;
     Make("f02", files_["/f02"] = Pattern(9, 50'000));
-  });
+    sim_.Sleep(minutes(2));
+  };
   const PackReport report = Pack(options);
-  EXPECT_EQ(report.files + report.changed, 3u);
-  sim_.Sleep(seconds(20));
+  EXPECT_TRUE(once);
+  EXPECT_EQ(report.files, 2u);
+  EXPECT_EQ(report.changed, 1u);
+  EXPECT_FALSE(IsPacked("/f02"));
   ExpectAllReadBack();
+  ExpectNothingLeftOver();
+}
+
+// Data of files that were kept as copies goes some seconds after it was replaced.
+TEST_F(PackerTest, NoMoreIsPackedThanCanBeFreed) {
+  MakeFiles(4, 60'000);
+  Packer::Options options = Eager();
+  options.most_files = 1;
+  options.most_to_free = 0;
+  const Time began = sim_.Now();
+  Packer packer(*host_.cluster, options);
+  ASSERT_OK(packer.Run(kRootInode));
+  EXPECT_EQ(packer.report().files, 4u);
+  EXPECT_GT(sim_.Now() - began, 3 * Reaper::kGather);
+}
+
+// Nothing is stored for nothing where a cluster can have no packs.
+TEST_F(PackerTest, WhereNoFeatureCanBeUsedNothingIsChanged) {
+  MakeFiles(3, 60'000);
+  Gather<Status> puts(sim_);
+  machines_.memory(1).Put(
+      {.key = ClusterPrefix("other") + "S", .value = SharedBytes("x"), .version = "1"}, Time::max(),
+      puts.Ask(0));
+  ASSERT_OK(puts.Next(Time::max())->value);
+  const size_t shards = Check().shards;
+  Packer packer(*host_.cluster, Eager());
+  EXPECT_FAILS(packer.Run(kRootInode), ENOTSUP);
+  EXPECT_EQ(packer.report().files + packer.report().packs, 0u);
+  EXPECT_THAT(host_.cluster->map().features, IsEmpty());
+  EXPECT_EQ(Check().shards, shards);
+  ExpectAllReadBack();
+  ExpectNothingLeftOver();
+}
+
+TEST_F(PackerTest, ACheckNamesFilesOfAPackThatIsDamaged) {
+  MakeFiles(5, 10'000);
+  Pack();
+  const InodeId pack = PlaceOf("/f00")->object;
+  Writer number;
+  number.U64(pack);
+  size_t removed = 0;
+  for (DriveId id = 1; id <= 5 && removed < 2; ++id) {
+    for (const std::string& key : ShardsOn(id)) {
+      if (key.find(number.bytes()) == std::string::npos) continue;
+      Gather<Status> deletes(sim_);
+      machines_.memory(id).Delete(key, Expected::Any(), Durability::kWriteBack, Time::max(),
+                                  deletes.Ask(0));
+      ASSERT_OK(deletes.Next(Time::max())->value);
+      ++removed;
+    }
+  }
+  ASSERT_EQ(removed, 2u);
+  const CheckReport report = Check();
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(report.findings[0].problem, "lost-data");
+  EXPECT_THAT(report.findings[0].where, HasSubstr("which keeps blocks of /f"));
+  EXPECT_THAT(report.findings[0].where, HasSubstr(", 2 more)"));
+}
+
+TEST_F(PackerTest, WhyTellsOfTheBytesOfTheFileAlone) {
+  MakeFiles(5, 10'000);
+  Pack();
+  const auto found = FindWhereabouts(*host_.cluster, IdOf("/f03"));
+  ASSERT_OK(found);
+  const auto blocks = std::ranges::find(found->parts, "blocks", &Whereabouts::Part::what);
+  ASSERT_NE(blocks, found->parts.end());
+  EXPECT_EQ(blocks->bytes, 10'000u);
 }
 
 // Files that use a pack in a way in which none comes into one.
@@ -701,19 +774,29 @@ TEST_F(PackerAtASiteTest, AFileOf4KiBTakesLittleMoreThanItsCode) {
   ExpectAllReadBack();
 }
 
-// Whoever reads them by name reads the pack from end to end.
+// Whoever reads them by name reads the pack from end to end, and asks for it once.
 TEST_F(PackerAtASiteTest, AProcessReadsAPackOnce) {
   const InodeId directory = MakeDirectory("d");
   MakeFiles(64, 4096, directory, "/d/");
   Pack();
   Host host = NewHost();
+  std::vector<uint64_t> gets;  // for each file
   for (const auto& [path, contents] : files_) {
-    auto file = host->Open(IdOf(path), Access::kRead);
+    const InodeId id = IdOf(path);
+    sim_.Sleep(std::chrono::milliseconds(10));
+    for (DriveId drive = 1; drive <= 8; ++drive) machines_.drive(drive).ForgetRequests();
+    auto file = host->Open(id, Access::kRead);
     ASSERT_OK(file);
     EXPECT_EQ(ReadAll(**file, 0, 5000), contents);
+    uint64_t sum = 0;
+    for (DriveId drive = 1; drive <= 8; ++drive) sum += machines_.drive(drive).requests().get;
+    gets.push_back(sum);
   }
   const StripeCounters counters = host.cluster->stripes().counters();
   EXPECT_LE(counters.read_requests, 5u) << "256 KiB in cells of 64 KiB";
+  // The file's inode, with five replicas, and nothing else.
+  EXPECT_LE(gets[1], 5u);
+  EXPECT_GT(gets[0], gets[1]);
 }
 
 TEST_F(PackerTest, TwoPackersAreNotInEachOthersWay) {
