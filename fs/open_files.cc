@@ -41,7 +41,8 @@ std::shared_ptr<FileState> OpenFiles::TakeNew(const Inode& inode,
   const MutexLock lock(mutex_);
   InodeId id = 0;
   do {
-    id = name ? context_.records.NewInodeIdBeside(name->directory) : context_.records.NewInodeId();
+    id = name ? context_.records.NewInodeIdBeside(name->directory, name->name)
+              : context_.records.NewInodeId();
   } while (files_.contains(id));
   auto state = std::make_shared<FileState>(context_, id, inode, std::move(name));
   files_[id] = {state, 1};

@@ -43,6 +43,7 @@ const CheckReport& Checker::Run() {
   ReadFacts();
   if (stopped_) return report_;
   const std::vector<Suspicion> suspicions = CheckTree(facts_);
+  report_.entries = facts_.entries.size();
   FindLostByName();
   for (size_t i = 0; i < suspicions.size(); ++i) {
     if (!GoOn("looking again", static_cast<double>(i) / static_cast<double>(suspicions.size()))) {
@@ -87,6 +88,7 @@ void Checker::ReadFacts() {
   // as it was read here has no names but those that are found afterwards.
   const std::string end(kMaxNameBytes + 16, '\xff');
   const uint32_t groups = cluster_.map().groups;
+  const auto growth = records_.FindGrowth();
   for (uint32_t group = 0; group < groups; ++group) {
     if (!GoOn("reading inodes", static_cast<double>(group) / groups)) return;
     ReadRange(group, "I", "I" + end);
@@ -95,6 +97,31 @@ void Checker::ReadFacts() {
     if (!GoOn("reading names", static_cast<double>(group) / groups)) return;
     ReadRange(group, "", "H" + end);
     ReadRange(group, "J", end);
+  }
+  ReadMoved();
+  // A name that went from a group that was read late to one that was read early was not seen.
+  const auto after = records_.FindGrowth();
+  if (growth.has_value() && after.has_value() && *growth == *after) return;
+  knows_all_names_ = false;
+  report_.not_checked.emplace_back(
+      after.has_value() ? "a directory has grown while the names were read: check again"
+                        : fmt::format("whether a directory grows: {}", after.error().message()));
+}
+
+void Checker::ReadMoved() {
+  for (const EntryFact& moved : moved_) {
+    const auto stored = records_.FindEntry(moved.directory, moved.name);
+    if (!stored.has_value()) {
+      knows_all_names_ = false;
+      report_.not_checked.push_back(fmt::format("'{}' in directory {:016x}, which grows: {}",
+                                                moved.name, moved.directory,
+                                                stored.error().message()));
+    } else if (stored->entry) {
+      EntryFact found = moved;
+      found.inode = stored->entry->inode;
+      found.kind = stored->entry->kind;
+      facts_.entries.push_back(std::move(found));
+    }
   }
 }
 
@@ -107,24 +134,24 @@ void Checker::ReadRange(uint32_t group, std::string first, const std::string& la
           fmt::format("names of group {}, from '{}' on: {}", group, first, page.error().message()));
       return;
     }
-    for (const auto& entry : page->entries) TakeRegister(entry.key, entry.value);
+    for (const auto& entry : page->entries) TakeRegister(group, entry.key, entry.value);
     if (!page->next) return;
     first = *page->next;
   }
 }
 
-void Checker::TakeRegister(const std::string& key, const RegisterValue& value) {
+void Checker::TakeRegister(uint32_t group, const std::string& key, const RegisterValue& value) {
   Reader reader(key);
   const std::string_view kind = reader.Raw(1);
-  const uint64_t id = kind == "X" ? 0 : reader.U64();
+  const bool is_single = kind == "X" || kind == "Y";
+  const uint64_t id = is_single ? 0 : reader.U64();
   if (kind == "I" && reader.Finish("").ok()) return TakeInode(id, value);
-  if (kind == "X" && reader.Finish("").ok()) return;
+  if (is_single && reader.Finish("").ok()) return;
   if (kind == "E" && reader.ok() && reader.left() > 0) {
     const std::string name(reader.Rest());
     const auto entry = Entry::Decode(*value.value);
     if (entry.has_value()) {
-      facts_.entries.push_back({id, name, entry->inode, entry->kind});
-      ++report_.entries;
+      TakeEntry({id, name, entry->inode, entry->kind, group}, *entry);
     } else {
       knows_all_names_ = false;
       Report(Severity::kError, "damaged-entry", fmt::format("(inode {:016x})/{}", id, name),
@@ -135,6 +162,21 @@ void Checker::TakeRegister(const std::string& key, const RegisterValue& value) {
   knows_all_names_ = false;
   Report(Severity::kError, "unknown-register", Hex(AsBytes(key)),
          "a register that this version does not know");
+}
+
+void Checker::TakeEntry(EntryFact fact, const Entry& entry) {
+  const auto grown = grown_.find(fact.directory);
+  if (grown != grown_.end() && grown->second.stage != DirectoryParts::Stage::kMoving) {
+    const uint32_t part = PartOf(fact.name, grown->second.bits);
+    // What is left of it where it was is not a name any more.
+    if (fact.group != GroupOfPart(cluster_.map(), fact.directory, part)) return;
+  }
+  if (entry.move == Entry::Move::kMoved) {
+    moved_.push_back(std::move(fact));
+    return;
+  }
+  facts_.entries.push_back(std::move(fact));
+  ++report_.entries;
 }
 
 void Checker::TakeInode(InodeId id, const RegisterValue& value) {
@@ -159,6 +201,7 @@ void Checker::TakeInode(InodeId id, const RegisterValue& value) {
     stored = **std::move(finished);
   }
   const Inode& inode = stored.inode;
+  if (inode.parts.bits != 0) grown_.emplace(id, inode.parts);
   for (const InodeId keeper : inode.keepers) sharing_.emplace_back(id, keeper);
   if (inode.keeping) {
     keepers_.emplace(id, *inode.keeping);
@@ -330,7 +373,8 @@ void Checker::Confirm(const Suspicion& suspicion) {
 }
 
 Result<bool> Checker::StillNames(const EntryFact& entry) {
-  const StoredEntry stored = TRY(records_.FindEntry(entry.directory, entry.name));
+  const StoredEntry stored =
+      TRY(records_.FindLeftEntry(entry.group, entry.directory, entry.name)).entry;
   return stored.entry && stored.entry->inode == entry.inode;
 }
 

@@ -122,6 +122,10 @@ class Checker {
   const std::map<InodeId, Keeping>& keepers() const { return keepers_; }
   const std::vector<LackingBlock>& lacking_blocks() const { return lacking_; }
   const std::vector<std::pair<InodeId, uint64_t>>& displaced_blocks() const { return displaced_; }
+  // Directories that have grown, or do, as they were found.
+  const std::map<InodeId, DirectoryParts>& grown() const { return grown_; }
+  // Entries that were moved to other groups, and say so where they were.
+  const std::vector<EntryFact>& moved_entries() const { return moved_; }
   std::string Path(InodeId id) const { return PathOf(facts_, id); }
   std::string Path(const EntryFact& entry) const { return PathOf(facts_, entry); }
 
@@ -131,7 +135,10 @@ class Checker {
 
   void ReadFacts();
   void ReadRange(uint32_t group, std::string first, const std::string& last);
-  void TakeRegister(const std::string& key, const RegisterValue& value);
+  void TakeRegister(uint32_t group, const std::string& key, const RegisterValue& value);
+  void TakeEntry(EntryFact fact, const Entry& entry);
+  // Those that were moved where a directory grows, and may have been missed where they went.
+  void ReadMoved();
   void TakeInode(InodeId id, const RegisterValue& value);
 
   bool Knows(InodeId id) const;
@@ -208,6 +215,8 @@ class Checker {
   size_t at_ = 0;                                       // in page_
   std::vector<std::pair<InodeId, uint64_t>> suspects_;  // blocks that seem to lack shards
   std::vector<std::pair<InodeId, uint64_t>> displaced_;
+  std::map<InodeId, DirectoryParts> grown_;
+  std::vector<EntryFact> moved_;
   std::vector<LackingBlock> lacking_;  // of the suspects, those that do
 };
 

@@ -149,7 +149,8 @@ Status Collector::CheckKeepers(const Checker& checker) const {
 
 // Its inode, or its directory, is gone for ever.
 Status Collector::CollectEntry(const EntryFact& entry) {
-  const StoredEntry stored = TRY(records_.FindEntry(entry.directory, entry.name));
+  const auto [stored, in_group] =
+      TRY(records_.FindLeftEntry(entry.group, entry.directory, entry.name));
   if (!stored.entry || stored.entry->inode != entry.inode) return {};
   if (options_.dry_run) {
     ++report_.entries;
@@ -159,7 +160,9 @@ Status Collector::CollectEntry(const EntryFact& entry) {
   // told that he has made something.
   const bool is_in_directory = TRY(records_.FindInode(entry.directory)).has_value();
   if (options_.fences && is_in_directory && !TRY(records_.FenceNew(entry.inode))) return {};
-  const auto change = records_.ChangeEntry(entry.directory, entry.name, stored.slot, std::nullopt);
+  const auto change =
+      in_group ? records_.RemoveLeftEntry(entry.group, entry.directory, entry.name, stored.slot)
+               : records_.ChangeEntry(entry.directory, entry.name, stored.slot, std::nullopt);
   TRY(change.why);
   if (change.applied()) ++report_.entries;
   if (change.applied() && stored.entry->kind == FileKind::kDirectory) {

@@ -28,6 +28,7 @@ struct EntryFact {
   std::string name;
   InodeId inode = 0;
   FileKind kind = FileKind::kRegular;
+  uint32_t group = 0;  // in which it lies
 };
 
 struct TreeFacts {

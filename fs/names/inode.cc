@@ -30,12 +30,18 @@ enum Section : uint8_t {
   kExchange = 10,
   kKeepers = 11,
   kKeeping = 12,
+  kParts = 13,
   kOptional = 128,
   kLastRename = 128,
   kNamed = 129,
   kLayout = 130,
   kCounted = 131,
 };
+
+// Flags of an entry.
+constexpr uint8_t kHasNonce = 1;
+constexpr uint8_t kIsMoving = 2;
+constexpr uint8_t kIsMoved = 4;
 
 void PutRenameNonce(Writer& writer, const RenameNonce& nonce) {
   writer.Raw(Bytes(std::as_bytes(std::span(nonce))));
@@ -156,6 +162,13 @@ Status DecodeSection(uint8_t tag, std::string_view body, InodeId id, Inode& inod
       }
       return reader.Finish("keeping");
     }
+    case kParts: {
+      inode.parts.bits = reader.U8();
+      const uint8_t stage = reader.U8();
+      if (inode.parts.bits < 1 || inode.parts.bits > kMostPartBits || stage > 2) reader.MarkBad();
+      inode.parts.stage = static_cast<DirectoryParts::Stage>(stage);
+      return reader.Finish("parts");
+    }
     case kLayout: inode.layout = TRY(FileLayout::Decode(body)); return {};
     case kCounted: inode.counted = reader.U64(); return reader.Finish("counted");
     case kLastRename:
@@ -194,6 +207,9 @@ Status CheckContents(const Inode& inode) {
   }
   if ((inode.kind == FileKind::kDirectory) != (inode.parent != 0)) {
     return Fail(EBADMSG, "a parent where there should be none, or none where there should be one");
+  }
+  if (inode.kind != FileKind::kDirectory && inode.parts.bits != 0) {
+    return Fail(EBADMSG, "parts of what is not a directory");
   }
   const bool is_symlink = inode.kind == FileKind::kSymlink;
   if (is_symlink != !inode.symlink.empty() ||
@@ -353,6 +369,9 @@ std::string Inode::Encode(InodeId id) const {
     EncodeIds(body, keeping->files);
     section(kKeeping, body.bytes());
   }
+  if (parts.bits != 0) {
+    section(kParts, Writer().U8(parts.bits).U8(static_cast<uint8_t>(parts.stage)).bytes());
+  }
   if (!renames.empty()) {
     Writer body;
     for (const auto& [nonce, done] : renames) {
@@ -378,7 +397,10 @@ Result<Inode> Inode::Decode(std::string_view bytes, InodeId id) {
 
 std::string Entry::Encode() const {
   Writer writer;
-  writer.U8(kEntryFormat).U64(inode).U8(static_cast<uint8_t>(kind)).U8(nonce ? 1 : 0);
+  writer.U8(kEntryFormat);
+  if (move == Move::kMoved) return writer.U64(0).U8(0).U8(kIsMoved).Take();
+  const int flags = (nonce ? kHasNonce : 0) | (move == Move::kMoving ? kIsMoving : 0);
+  writer.U64(inode).U8(static_cast<uint8_t>(kind)).U8(static_cast<uint8_t>(flags));
   if (nonce) PutRenameNonce(writer, *nonce);
   return writer.Take();
 }
@@ -394,12 +416,17 @@ Result<Entry> Entry::Decode(std::string_view bytes) {
   entry.inode = reader.U64();
   const uint8_t kind = reader.U8();
   const uint8_t flags = reader.U8();
-  if (flags == 1) entry.nonce = GetRenameNonce(reader);
+  if ((flags & kHasNonce) != 0) entry.nonce = GetRenameNonce(reader);
   TRY(reader.Finish("directory entry"));
-  if (!KnownKind(kind) || flags > 1 || entry.inode == 0) {
+  if (flags == kIsMoved && kind == 0 && entry.inode == 0) {
+    entry.move = Entry::Move::kMoved;
+    return entry;
+  }
+  if (!KnownKind(kind) || (flags & ~(kHasNonce | kIsMoving)) != 0 || entry.inode == 0) {
     return Fail(EBADMSG, "a directory entry is damaged");
   }
   entry.kind = static_cast<FileKind>(kind);
+  if ((flags & kIsMoving) != 0) entry.move = Entry::Move::kMoving;
   return entry;
 }
 

@@ -88,6 +88,19 @@ struct Keeping {
 inline constexpr size_t kMostFilesOfKeeper = 2000;
 inline constexpr size_t kMostKeepersOfFile = 500;
 
+// Where a directory's entries are: fs/names/directory_parts.h.
+struct DirectoryParts {
+  enum class Stage : uint8_t {
+    kSettled = 0,
+    kMoving = 1,    // the entries are on their way to their parts
+    kClearing = 2,  // they are there; what is left of them where they were goes
+  };
+  uint8_t bits = 0;  // 2^bits parts; 0: all is together
+  Stage stage = Stage::kSettled;
+  friend bool operator==(const DirectoryParts&, const DirectoryParts&) = default;
+};
+inline constexpr uint8_t kMostPartBits = 16;
+
 // The seconds of a time in nanoseconds since 1970; never 0, until 2106.
 uint32_t SecondsOf(int64_t wall_clock);
 
@@ -108,7 +121,8 @@ struct Inode {
   int64_t accessed = 0;
   int64_t modified = 0;
   int64_t changed = 0;
-  InodeId parent = 0;  // of a directory
+  InodeId parent = 0;    // of a directory
+  DirectoryParts parts;  // of a directory
   std::optional<ReplacementMark> mark;
   std::optional<RenameIntent> intent;
   std::vector<RenameOutcome> renames;  // that ended last, the newest at the end
@@ -167,6 +181,10 @@ struct Entry {
   InodeId inode = 0;
   FileKind kind = FileKind::kRegular;
   std::optional<RenameNonce> nonce;  // of the rename that wrote it
+  // Of a directory that grows, in its own group. kMoving: this is the entry, and is about to be
+  // moved to its part. kMoved: what is in the part counts; there is nothing else in this one.
+  enum class Move : uint8_t { kNone = 0, kMoving = 1, kMoved = 2 };
+  Move move = Move::kNone;
 
   std::string Encode() const;
   static Result<Entry> Decode(std::string_view bytes);  // EBADMSG

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <map>
 
+#include "base/attempts.h"
 #include "base/coding.h"
 #include "base/try.h"
 #include "cluster/map/placement.h"
@@ -13,22 +14,11 @@ namespace {
 
 constexpr uint8_t kMoverFormat = 1;
 
-std::string EntryPrefix(InodeId directory) { return Writer().Raw("E").U64(directory).Take(); }
-
 Result<std::optional<StoredInode>> DecodeInode(const Result<RegisterValue>& read, InodeId id) {
   const RegisterValue value = TRY_CONTEXT(read, "inode {:016x}", id);
   if (!value.value) return std::optional<StoredInode>();
   Inode inode = TRY(Inode::Decode(*value.value, id));
   return std::optional(StoredInode{std::move(inode), value.slot});
-}
-
-Result<StoredEntry> DecodeEntry(const Result<RegisterValue>& read, InodeId directory,
-                                std::string_view name) {
-  const RegisterValue value = TRY_CONTEXT(read, "entry '{}' of directory {:016x}", name, directory);
-  if (!value.value) return StoredEntry{std::nullopt, value.slot};
-  const Entry entry =
-      TRY_CONTEXT(Entry::Decode(*value.value), "'{}' in directory {:016x}", name, directory);
-  return StoredEntry{entry, value.slot};
 }
 
 Result<Records::Mover> DecodeMover(const RegisterValue& value) {
@@ -62,6 +52,17 @@ std::optional<InodeId> DirectoryOfRegister(std::string_view key) {
   return directory;
 }
 
+Records::Records(Cluster& cluster)
+    : cluster_(cluster),
+      recent_(cluster.runtime()),
+      listed_(cluster.runtime()),
+      listed_places_(cluster.runtime()),
+      unsynced_(cluster),
+      places_(cluster, unsynced_, [this](InodeId id) {
+        const auto found = FindInode(id);
+        return found.has_value() ? Status() : found.error();
+      }) {}
+
 RenameNonce Records::NewRenameNonce() {
   RenameNonce nonce{};
   for (size_t i = 0; i < nonce.size(); i += 8) {
@@ -78,8 +79,8 @@ InodeId Records::NewInodeId() {
   }
 }
 
-InodeId Records::NewInodeIdBeside(InodeId directory) {
-  const uint32_t group = cluster_.GroupOfObject(directory);
+InodeId Records::NewInodeIdBeside(InodeId directory, std::string_view name) {
+  const uint32_t group = places_.GroupFor(directory, name);
   while (true) {
     const InodeId id = ObjectInGroup(cluster_.map(), group, runtime().Random());
     if (id > kRootInode) return id;
@@ -88,10 +89,6 @@ InodeId Records::NewInodeIdBeside(InodeId directory) {
 
 RegisterName Records::NameOf(InodeId id) const {
   return {cluster_.GroupOfObject(id), Writer().Raw("I").U64(id).Take()};
-}
-
-RegisterName Records::NameOf(InodeId directory, std::string_view name) const {
-  return {cluster_.GroupOfObject(directory), EntryPrefix(directory).append(name)};
 }
 
 Result<std::optional<StoredInode>> Records::FindInode(InodeId id) {
@@ -125,13 +122,14 @@ Result<RegisterTraces> Records::FindTraces(InodeId id) {
 }
 
 Result<StoredEntry> Records::FindEntry(InodeId directory, std::string_view name) {
-  return DecodeEntry(cluster_.registers().Read(NameOf(directory, name)), directory, name);
+  return places_.Find(directory, name);
 }
 
 Result<std::optional<StoredInode>> Records::Learn(const Result<RegisterValue>& read, InodeId id,
                                                   Time at) {
   auto stored = TRY(DecodeInode(read, id));
   if (stored) {
+    places_.Learn(id, stored->inode, at);
     recent_.Learn(id, *stored, read->value->size(), at);
   } else {
     recent_.Forget(id);
@@ -142,11 +140,18 @@ Result<std::optional<StoredInode>> Records::Learn(const Result<RegisterValue>& r
 
 Result<Records::Found> Records::FoundIn(const Question& question,
                                         std::optional<StoredInode> directory,
+                                        const RegisterName& asked,
                                         const Result<RegisterValue>& entry, InodeId guess,
                                         const Result<std::optional<StoredInode>>* guessed) {
   Found found;
   found.directory = std::move(directory);
-  found.entry = TRY(DecodeEntry(entry, question.directory, question.name));
+  const DirectoryParts parts = found.directory ? found.directory->inode.parts : DirectoryParts();
+  auto judged = TRY(places_.Judge(asked, entry, question.directory, question.name, parts));
+  if (!judged) {
+    places_.Forget(question.directory);
+    judged = TRY(places_.Find(question.directory, question.name));
+  }
+  found.entry = *std::move(judged);
   if (!found.entry.entry) return found;
   const Entry& named = *found.entry.entry;
   if (named.inode != guess) {
@@ -176,7 +181,7 @@ std::vector<Result<Records::Found>> Records::Look(std::span<const Question> ques
     it.guess = hints_.Find(question.directory, question.name);
     if (it.guess != 0) read_inode(it.guess);
     it.entry = names.size();
-    names.push_back(NameOf(question.directory, question.name));
+    names.push_back(places_.Guess(question.directory, question.name));
   }
   const Time at = runtime().Now();
   const auto values = cluster_.registers().ReadMany(names);
@@ -192,7 +197,7 @@ std::vector<Result<Records::Found>> Records::Look(std::span<const Question> ques
       found.push_back(tl::unexpected(directory.error()));
       continue;
     }
-    found.push_back(FoundIn(questions[i], *std::move(directory), values[entry], guess,
+    found.push_back(FoundIn(questions[i], *std::move(directory), names[entry], values[entry], guess,
                             guess != 0 ? &read.at(guess) : nullptr));
   }
   return found;
@@ -256,6 +261,7 @@ Records::InodeChange Records::InodeChanged(InodeId id, const std::optional<Inode
     recent_.Forget(id);
   } else if (outcome.applied() && inode) {
     change.now = StoredInode{*inode, outcome.now.slot};
+    places_.Learn(id, *inode, at);
     recent_.LearnOwn(id, *change.now, at);
   } else if (outcome.applied()) {
     recent_.Forget(id);
@@ -267,6 +273,7 @@ Records::InodeChange Records::InodeChanged(InodeId id, const std::optional<Inode
       change.why = there.error();
     }
     if (change.now && change.now->inode.kind == FileKind::kDirectory) {
+      places_.Learn(id, change.now->inode, at);
       recent_.Learn(id, *change.now, outcome.now.value->size(), at);
     } else {
       recent_.Forget(id);
@@ -278,14 +285,40 @@ Records::InodeChange Records::InodeChanged(InodeId id, const std::optional<Inode
 
 Records::EntryChange Records::ChangeEntry(InodeId directory, std::string_view name, uint64_t slot,
                                           const std::optional<Entry>& entry, ChangeTerms terms) {
+  EntryChange refused;
+  const auto target = TargetOf(directory, name, slot, refused);
+  if (!target) return refused;
   std::optional<std::string> value;
   if (entry) value = entry->Encode();
-  return EntryChanged(directory, name, entry,
-                      Change(NameOf(directory, name), slot, std::move(value), terms));
+  return EntryChanged(directory, name, entry, *target,
+                      Change(target->name, target->slot, std::move(value), terms));
+}
+
+std::optional<Records::Target> Records::TargetOf(InodeId directory, std::string_view name,
+                                                 uint64_t slot, EntryChange& change) {
+  auto target = places_.ForChange(directory, name, slot);
+  if (target.has_value() && *target) return *std::move(target);
+  if (target.has_value()) {
+    change = EntryRefused(directory, name);
+  } else {
+    change.why = target.error();
+  }
+  return std::nullopt;
+}
+
+Records::EntryChange Records::EntryRefused(InodeId directory, std::string_view name) {
+  EntryChange change;
+  auto there = places_.Find(directory, name);
+  if (there.has_value()) {
+    change.now = *std::move(there);
+  } else {
+    change.why = there.error();
+  }
+  return change;
 }
 
 Records::EntryChange Records::EntryChanged(InodeId directory, std::string_view name,
-                                           const std::optional<Entry>& entry,
+                                           const std::optional<Entry>& entry, const Target& target,
                                            ChangeOutcome outcome) {
   EntryChange change{
       {outcome.effect,
@@ -293,21 +326,35 @@ Records::EntryChange Records::EntryChanged(InodeId directory, std::string_view n
       {},
       {}};
   if (outcome.applied()) {
+    const Result<bool> counts = places_.StillCounts(directory, name, target);
+    if (!counts.has_value() || !*counts) {
+      return {{.effect = Effect::kUnknown,
+               .why = Fail(EIO,
+                           "whether entry '{}' of directory {:016x} was changed is not certain: it "
+                           "took too long, and the directory may have grown",
+                           name, directory)},
+              {},
+              {}};
+    }
     if (entry) hints_.Learn(directory, name, entry->inode);
-    change.now = {entry, outcome.now.slot};
+    change.now = {entry, outcome.now.slot + target.slots_from};
   } else if (outcome.why.ok()) {
-    auto there = DecodeEntry(outcome.now, directory, name);
-    if (there.has_value()) {
-      change.now = *std::move(there);
-    } else {
+    const auto there = outcome.now.value ? Entry::Decode(*outcome.now.value) : Entry();
+    if (!there.has_value()) {
       change.why = there.error();
+    } else if (there->move != Entry::Move::kNone) {
+      places_.Forget(directory);  // it grows
+      return EntryRefused(directory, name);
+    } else {
+      if (outcome.now.value) change.now.entry = *there;
+      change.now.slot = outcome.now.slot + target.slots_from;
     }
   }
   return change;
 }
 
 Status Records::MakeEntryDurable(InodeId directory, std::string_view name) {
-  return cluster_.registers().MakeDurable(NameOf(directory, name));
+  return places_.MakeDurable(directory, name);
 }
 
 Status Records::MakeInodeDurable(InodeId id) {
@@ -326,46 +373,72 @@ uint64_t Records::CountLosses(InodeId id) const {
 Records::NamedInode Records::CreateNamed(InodeId directory, std::string_view name, uint64_t slot,
                                          const Inode& inode) {
   if (inode.kind != FileKind::kDirectory) {
-    return CreateBeside(directory, name, slot, NewInodeIdBeside(directory), inode);
+    return CreateBeside(directory, name, slot, NewInodeIdBeside(directory, name), inode);
   }
-  NamedInode made{.id = NewInodeId()};
-  const Entry entry{.inode = made.id, .kind = inode.kind, .nonce = std::nullopt};
-  made.inode = ChangeInode(made.id, 0, inode);
+  return CreateApart(directory, name, slot, NewInodeId(), inode, {});
+}
+
+Records::NamedInode Records::CreateApart(InodeId directory, std::string_view name, uint64_t slot,
+                                         InodeId id, const Inode& inode, ChangeTerms terms) {
+  NamedInode made{.id = id};
+  const Entry entry{.inode = id, .kind = inode.kind, .nonce = std::nullopt};
+  made.inode = ChangeInode(id, 0, inode, terms);
   made.entry.why = made.inode.why;
-  if (made.inode.applied()) made.entry = ChangeEntry(directory, name, slot, entry);
+  if (made.inode.applied()) made.entry = ChangeEntry(directory, name, slot, entry, terms);
   return made;
 }
 
 Records::NamedInode Records::CreateBeside(InodeId directory, std::string_view name, uint64_t slot,
                                           InodeId id, const Inode& inode, ChangeTerms terms) {
+  NamedInode refused{.id = id};
+  const auto target = TargetOf(directory, name, slot, refused.entry);
+  if (!target) {
+    refused.inode.why = refused.entry.why;
+    if (refused.inode.why.ok()) refused.inode = ChangeInode(id, 0, inode, terms);
+    return refused;
+  }
+  if (target->name.group != NameOf(id).group) {
+    return CreateApart(directory, name, target->slot + target->slots_from, id, inode, terms);
+  }
   const Entry entry{.inode = id, .kind = inode.kind, .nonce = std::nullopt};
   const RegisterStore::Wanted wanted[] = {
       {NameOf(id), {}, inode.Encode(id)},
-      {NameOf(directory, name), {.slot = slot, .value = std::nullopt}, entry.Encode()}};
+      {target->name, {.slot = target->slot, .value = std::nullopt}, entry.Encode()}};
   const bool is_safe = terms.durability == Durability::kWriteThrough;
   const auto begun = is_safe ? nullptr : unsynced_.Begin();
   const uint64_t losses = CountLosses(id);
   const Time at = runtime().Now();
+  // The directory's inode lies beside the entry, unless that is in another part.
   const RegisterName witness = NameOf(directory);
-  const auto both = cluster_.registers().ChangeBoth(wanted[0], wanted[1], terms, &witness);
+  const bool is_near = witness.group == target->name.group;
+  const auto both =
+      cluster_.registers().ChangeBoth(wanted[0], wanted[1], terms, is_near ? &witness : nullptr);
   if (!is_safe && both.first.applied()) unsynced_.Add(begun, wanted[0].name, both.first.now);
   if (!is_safe && both.second.applied()) unsynced_.Add(begun, wanted[1].name, both.second.now);
   NamedInode made{id, InodeChanged(id, inode, both.first, losses, at),
-                  EntryChanged(directory, name, entry, both.second)};
+                  EntryChanged(directory, name, entry, *target, both.second)};
   made.entry.directory = DirectoryBy(both.witness, directory, at);
   return made;
 }
 
 Records::EntryChange Records::AddEntry(InodeId directory, std::string_view name, uint64_t slot,
                                        const Entry& entry, ChangeTerms terms) {
+  EntryChange refused;
+  const auto target = TargetOf(directory, name, slot, refused);
+  if (!target) return refused;
+  const RegisterName directory_name = NameOf(directory);
+  if (target->name.group != directory_name.group) {
+    return EntryChanged(directory, name, entry, *target,
+                        Change(target->name, target->slot, entry.Encode(), terms));
+  }
   const RegisterStore::Wanted wanted{
-      NameOf(directory, name), {.slot = slot, .value = std::nullopt}, entry.Encode()};
+      target->name, {.slot = target->slot, .value = std::nullopt}, entry.Encode()};
   const bool is_safe = terms.durability == Durability::kWriteThrough;
   const auto begun = is_safe ? nullptr : unsynced_.Begin();
   const Time at = runtime().Now();
-  auto [outcome, witness] = cluster_.registers().ChangeWitnessed(wanted, terms, NameOf(directory));
+  auto [outcome, witness] = cluster_.registers().ChangeWitnessed(wanted, terms, directory_name);
   if (!is_safe && outcome.applied()) unsynced_.Add(begun, wanted.name, outcome.now);
-  EntryChange change = EntryChanged(directory, name, entry, std::move(outcome));
+  EntryChange change = EntryChanged(directory, name, entry, *target, std::move(outcome));
   change.directory = DirectoryBy(witness, directory, at);
   return change;
 }
@@ -391,8 +464,62 @@ Result<bool> Records::FenceNew(InodeId id) {
 namespace {
 
 const std::string kMoverKey = "X";
+const std::string kGrowthKey = "Y";
+constexpr uint8_t kGrowthFormat = 1;
+
+Result<uint64_t> DecodeGrowth(const RegisterValue& value) {
+  if (!value.value) return 0;
+  Reader reader(*value.value);
+  const uint8_t format = reader.U8();
+  const uint64_t count = reader.U64();
+  TRY(reader.Finish("growth register"));
+  if (format != kGrowthFormat) {
+    return Fail(EBADMSG, "the growth register has format {}; this version knows {}", format,
+                kGrowthFormat);
+  }
+  return count;
+}
 
 }  // namespace
+
+Result<uint64_t> Records::FindGrowth() {
+  const RegisterName name{cluster_.GroupOfObject(kRootInode), kGrowthKey};
+  return DecodeGrowth(TRY_CONTEXT(cluster_.registers().Read(name), "growth register"));
+}
+
+Status Records::CountGrowth() {
+  const RegisterName name{cluster_.GroupOfObject(kRootInode), kGrowthKey};
+  for (Attempts attempts; attempts.Next(); attempts.Pause(runtime())) {
+    const RegisterValue seen = TRY_CONTEXT(cluster_.registers().Read(name), "growth register");
+    const uint64_t count = TRY(DecodeGrowth(seen));
+    const ChangeOutcome outcome = cluster_.registers().Change(
+        name, seen, Writer().U8(kGrowthFormat).U64(count + 1).Take(), Durability::kWriteThrough);
+    TRY_CONTEXT(outcome.why, "change the growth register");
+    if (outcome.applied()) return {};
+  }
+  return Fail(EIO, "others have changed the growth register {} times in between", Attempts::kMost);
+}
+
+Result<Records::LeftEntry> Records::FindLeftEntry(uint32_t group, InodeId directory,
+                                                  std::string_view name) {
+  if (TRY(FindInode(directory))) {
+    StoredEntry stored = TRY(FindEntry(directory, name));
+    return LeftEntry{std::move(stored), /*in_group=*/false};
+  }
+  const RegisterValue value =
+      TRY_CONTEXT(cluster_.registers().Read(EntryPlaces::NameIn(group, directory, name)),
+                  "entry '{}' of directory {:016x}", name, directory);
+  LeftEntry left{{std::nullopt, value.slot}, /*in_group=*/true};
+  if (value.value) left.entry.entry = TRY(Entry::Decode(*value.value));
+  return left;
+}
+
+Records::EntryChange Records::RemoveLeftEntry(uint32_t group, InodeId directory,
+                                              std::string_view name, uint64_t slot) {
+  const Target target{EntryPlaces::NameIn(group, directory, name), slot, 0, std::nullopt};
+  return EntryChanged(directory, name, std::nullopt, target,
+                      Change(target.name, slot, std::nullopt, {}));
+}
 
 Result<Records::Mover> Records::FindMover() {
   const RegisterName name{cluster_.GroupOfObject(kRootInode), kMoverKey};
@@ -421,24 +548,10 @@ Records::MoverChange Records::ChangeMover(uint64_t slot, InodeId directory) {
 
 Result<Records::Page> Records::List(InodeId directory, std::string_view first, size_t max,
                                     RegisterHolding* mark) {
-  const std::string prefix = EntryPrefix(directory);
-  const std::string last = prefix + std::string(kMaxNameBytes + 1, '\xff');  // no name exceeds it
-  const std::string from = prefix + std::string(first);
-  RegisterStore& registers = cluster_.registers();
-  const auto scan = TRY_CONTEXT(
-      mark == nullptr ? registers.Scan(cluster_.GroupOfObject(directory), from, last, max)
-                      : registers.ScanAfter(*mark, from, last, max),
-      "list directory {:016x}", directory);
-  Page page;
-  for (const RegisterStore::ScanEntry& entry : scan.entries) {
-    if (!entry.value.value) continue;
-    const std::string name = entry.key.substr(prefix.size());
-    const Entry named = TRY_CONTEXT(Entry::Decode(*entry.value.value), "'{}' in directory {:016x}",
-                                    name, directory);
-    hints_.Learn(directory, name, named.inode);
-    page.entries.push_back({name, named, entry.value.slot});
+  Page page = TRY(places_.List(directory, first, max, mark));
+  for (const ListedEntry& listed : page.entries) {
+    hints_.Learn(directory, listed.name, listed.entry.inode);
   }
-  if (scan.next) page.next = scan.next->substr(std::min(prefix.size(), scan.next->size()));
   return page;
 }
 

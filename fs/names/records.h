@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cluster/cluster.h"
+#include "fs/names/entry_places.h"
 #include "fs/names/inode.h"
 #include "fs/names/listed_inodes.h"
 #include "fs/names/listed_places.h"
@@ -22,26 +23,31 @@
 
 namespace pinstripe {
 
-struct StoredEntry {
-  std::optional<Entry> entry;  // null: no such name
-  uint64_t slot = 0;
-};
-
 class Records {
  public:
   // So many inodes are asked for at once by those who want very many: some are large.
   static constexpr size_t kMostAtOnce = 64;
 
-  explicit Records(Cluster& cluster)
-      : cluster_(cluster),
-        recent_(cluster.runtime()),
-        listed_(cluster.runtime()),
-        listed_places_(cluster.runtime()),
-        unsynced_(cluster) {}
+  explicit Records(Cluster& cluster);
 
   Runtime& runtime() { return cluster_.runtime(); }
   int64_t WallClock() { return runtime().WallClock(); }
   RenameNonce NewRenameNonce();
+
+  // How often a directory has come to another stage of growing, in the whole cluster. Whoever reads
+  // the names of all groups one after the other has missed none if this has not changed since.
+  Result<uint64_t> FindGrowth();
+  Status CountGrowth();
+  // What lies in that group, of a directory that is gone: nobody knows how large it was. Of one
+  // that is there: the entry, which is not `in_group` as it may be elsewhere.
+  struct LeftEntry {
+    StoredEntry entry;
+    bool in_group = false;
+  };
+  Result<LeftEntry> FindLeftEntry(uint32_t group, InodeId directory, std::string_view name);
+  struct EntryChange;
+  EntryChange RemoveLeftEntry(uint32_t group, InodeId directory, std::string_view name,
+                              uint64_t slot);
 
   // Null: there is none.
   Result<std::optional<StoredInode>> FindInode(InodeId id);
@@ -149,7 +155,8 @@ class Records {
   Status SyncChanges() { return unsynced_.Sync(); }
 
   InodeId NewInodeId();
-  InodeId NewInodeIdBeside(InodeId directory);
+  // Of a file that is to have this name.
+  InodeId NewInodeIdBeside(InodeId directory, std::string_view name);
 
   // The directory whose move between parents is under way: see names.h.
   struct Mover {
@@ -162,38 +169,42 @@ class Records {
   };
   MoverChange ChangeMover(uint64_t slot, InodeId directory);
 
-  // Entries with names from `first` on, at least one and about `max` at most, unless there are
-  // none.
-  struct ListedEntry {
-    std::string name;
-    Entry entry;
-    uint64_t slot = 0;
-  };
-  struct Page {
-    std::vector<ListedEntry> entries;  // ascending
-    std::optional<std::string> next;   // where to go on; null at the end
-  };
+  // Entries with names from `first` on, about `max`; of a directory that has grown several times as
+  // many. Only the last page may have none.
+  using ListedEntry = EntryPlaces::Listed;
+  using Page = EntryPlaces::Page;
   // With `mark`, which the directory bears: by what drives tell that had it before they were asked
   // (RegisterStore::ScanAfter()). ESTALE: the directory has changed since.
   Result<Page> List(InodeId directory, std::string_view first, size_t max,
                     RegisterHolding* mark = nullptr);
+  // In which registers entries are.
+  EntryPlaces& places() { return places_; }
 
  private:
   ChangeOutcome Change(const RegisterName& name, uint64_t slot, std::optional<std::string> value,
                        ChangeTerms terms, RegisterHolding* holding = nullptr);
   InodeChange InodeChanged(InodeId id, const std::optional<Inode>& inode, ChangeOutcome outcome,
                            uint64_t losses, Time at);
+  using Target = EntryPlaces::Target;
+  // Null, and `change` says why: nothing can be changed.
+  std::optional<Target> TargetOf(InodeId directory, std::string_view name, uint64_t slot,
+                                 EntryChange& change);
+  // What is there instead.
+  EntryChange EntryRefused(InodeId directory, std::string_view name);
   EntryChange EntryChanged(InodeId directory, std::string_view name,
-                           const std::optional<Entry>& entry, ChangeOutcome outcome);
+                           const std::optional<Entry>& entry, const Target& target,
+                           ChangeOutcome outcome);
+  // Inode and entry one after the other, where they do not lie together.
+  NamedInode CreateApart(InodeId directory, std::string_view name, uint64_t slot, InodeId id,
+                         const Inode& inode, ChangeTerms terms);
   // What is known of the directory by the witness of such a change, asked for at `at`.
   std::optional<StoredInode> DirectoryBy(const std::optional<RegisterValue>& witness,
                                          InodeId directory, Time at);
   Result<std::optional<StoredInode>> Learn(const Result<RegisterValue>& read, InodeId id, Time at);
   Result<Found> FoundIn(const Question& question, std::optional<StoredInode> directory,
-                        const Result<RegisterValue>& entry, InodeId guess,
-                        const Result<std::optional<StoredInode>>* guessed);
+                        const RegisterName& asked, const Result<RegisterValue>& entry,
+                        InodeId guess, const Result<std::optional<StoredInode>>* guessed);
   RegisterName NameOf(InodeId id) const;
-  RegisterName NameOf(InodeId directory, std::string_view name) const;
 
   Cluster& cluster_;
   NameHints hints_;
@@ -201,6 +212,7 @@ class Records {
   ListedInodes listed_;
   ListedPlaces listed_places_;
   UnsyncedChanges unsynced_;
+  EntryPlaces places_;
 };
 
 // What a register of the file system is, by its key: an inode, or an entry of that directory.

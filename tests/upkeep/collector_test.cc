@@ -297,7 +297,7 @@ TEST_F(CollectorTest, WhatWasMadeInADirectoryThatIsGoneGoes) {
   const InodeId file = Make("file", Pattern(1, 2 * kTestBlock), directory);
   Records records(*host_.cluster);
   for (const bool fenced : {false, true}) {  // and whose makers died before the inode was there
-    const InodeId unborn = records.NewInodeIdBeside(directory);
+    const InodeId unborn = records.NewInodeIdBeside(directory, "file");
     if (fenced) {
       ASSERT_TRUE(*records.FenceNew(unborn));
     }

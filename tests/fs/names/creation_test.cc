@@ -21,7 +21,7 @@ class CreationTest : public FsTest {
  protected:
   // As a maker leaves it whose change of the inode did not come, or has not come yet.
   InodeId PutEntryOfNothing(std::string_view name) {
-    const InodeId id = records().NewInodeIdBeside(kRootInode);
+    const InodeId id = records().NewInodeIdBeside(kRootInode, "new");
     PutEntry(kRootInode, name,
              pinstripe::Entry{.inode = id, .kind = FileKind::kRegular, .nonce = {}});
     return id;

@@ -1,0 +1,151 @@
+// EntryPlaces: listing a directory, whose parts are put together in the order of names.
+
+#include <algorithm>
+#include <map>
+
+#include "base/attempts.h"
+#include "base/coding.h"
+#include "base/side_by_side.h"
+#include "base/try.h"
+#include "cluster/map/placement.h"
+#include "fs/names/entry_places.h"
+#include "fs/types.h"
+
+namespace pinstripe {
+namespace {
+
+using Move = Entry::Move;
+using Stage = DirectoryParts::Stage;
+
+constexpr size_t kPartsAtOnce = 16;
+
+// Null: it ends there.
+std::optional<std::string> Earlier(std::optional<std::string> a, std::optional<std::string> b) {
+  if (!a || !b) return a ? a : b;
+  return std::min(*std::move(a), *std::move(b));
+}
+
+}  // namespace
+
+// Entries as they are in their registers.
+Result<EntryPlaces::Page> EntryPlaces::Scan(uint32_t group, InodeId directory,
+                                            std::string_view first, size_t max,
+                                            RegisterHolding* mark) {
+  const std::string prefix = NameIn(group, directory, "").key;
+  const std::string last = prefix + std::string(kMaxNameBytes + 1, '\xff');  // no name exceeds it
+  const std::string from = prefix + std::string(first);
+  RegisterStore& registers = cluster_.registers();
+  const auto scan = TRY_CONTEXT(mark == nullptr ? registers.Scan(group, from, last, max)
+                                                : registers.ScanAfter(*mark, from, last, max),
+                                "list directory {:016x}", directory);
+  Page page;
+  for (const RegisterStore::ScanEntry& entry : scan.entries) {
+    if (!entry.value.value) continue;
+    const std::string name = entry.key.substr(prefix.size());
+    const Entry named = TRY_CONTEXT(Entry::Decode(*entry.value.value), "'{}' in directory {:016x}",
+                                    name, directory);
+    page.entries.push_back({name, named, entry.value.slot});
+  }
+  if (scan.next) page.next = scan.next->substr(std::min(prefix.size(), scan.next->size()));
+  return page;
+}
+
+Result<EntryPlaces::Page> EntryPlaces::List(InodeId directory, std::string_view first, size_t max,
+                                            RegisterHolding* mark) {
+  for (Attempts attempts; attempts.Next(); attempts.Pause(cluster_.runtime())) {
+    const KnownParts::Known known = TRY(PartsOf(directory));
+    auto page = TRY(ListBy(known.parts, directory, first, max, mark));
+    if (page && !IsLate(known)) return *std::move(page);
+    Forget(directory);
+  }
+  return Fail(EIO, "list directory {:016x}: it took too long", directory);
+}
+
+// What each part has from `first` on; that of part 0 has what lies in the directory's own group,
+// and is read before the others.
+Result<std::vector<EntryPlaces::Page>> EntryPlaces::ScanParts(const DirectoryParts& parts,
+                                                              InodeId directory,
+                                                              std::string_view first, size_t max,
+                                                              RegisterHolding* mark) {
+  const size_t count = size_t{1} << parts.bits;
+  // Names fall into parts by chance: with some more of each, most of them reach about as far.
+  const size_t of_each = max / count + 8;
+  const bool grows = parts.stage == Stage::kMoving;
+  std::vector<Result<Page>> pages(count);
+  pages[0] = Scan(cluster_.GroupOfObject(directory), directory, first, grows ? max : of_each, mark);
+  SideBySide(cluster_.runtime(), "list", count - 1, kPartsAtOnce, [&](size_t i) {
+    const uint32_t group = GroupOfPart(cluster_.map(), directory, static_cast<uint32_t>(i + 1));
+    pages[i + 1] = Scan(group, directory, first, of_each, nullptr);
+  });
+  std::vector<Page> all;
+  for (Result<Page>& page : pages) all.push_back(TRY(std::move(page)));
+  return all;
+}
+
+// Null: the directory has grown since it was known.
+Result<std::optional<EntryPlaces::Page>> EntryPlaces::ListBy(const DirectoryParts& parts,
+                                                             InodeId directory,
+                                                             std::string_view first, size_t max,
+                                                             RegisterHolding* mark) {
+  if (parts.bits == 0) {
+    Page page = TRY(Scan(cluster_.GroupOfObject(directory), directory, first, max, mark));
+    const auto is_old = [](const Listed& listed) { return listed.entry.move != Move::kNone; };
+    if (std::ranges::any_of(page.entries, is_old)) return std::optional<Page>();
+    return std::optional(std::move(page));
+  }
+  const bool grows = parts.stage == Stage::kMoving;
+  std::vector<Page> pages = TRY(ScanParts(parts, directory, first, max, mark));
+  std::map<std::string, Listed> names;
+  std::map<std::string, Listed> at_home;  // while it grows: of other parts than 0
+  std::optional<std::string> next;
+  for (size_t part = 0; part < pages.size(); ++part) {
+    next = Earlier(std::move(next), std::move(pages[part].next));
+    for (Listed& listed : pages[part].entries) {
+      const bool belongs = PartOf(listed.name, parts.bits) == part;
+      std::string name = listed.name;
+      if (belongs) {
+        if (part != 0) listed.slot += kSlotsInParts;
+        names.emplace(std::move(name), std::move(listed));
+      } else if (part == 0 && grows) {
+        at_home.emplace(std::move(name), std::move(listed));
+      }
+    }
+  }
+  if (next) {
+    names.erase(names.lower_bound(*next), names.end());
+    at_home.erase(at_home.lower_bound(*next), at_home.end());
+  }
+  // What is not in the directory's own group, or not in its part, may have been moved in between.
+  std::vector<std::string> doubtful;
+  for (auto& [name, listed] : at_home) {
+    if (listed.entry.move == Move::kMoved) continue;
+    listed.entry.move = Move::kNone;
+    names.insert_or_assign(name, std::move(listed));
+  }
+  if (grows) {
+    for (const auto& [name, listed] : names) {
+      if (listed.slot >= kSlotsInParts && !at_home.contains(name)) doubtful.push_back(name);
+    }
+  }
+  for (const std::string& name : doubtful) {
+    const auto found = TRY(FindBy(parts, directory, name));
+    if (found && found->entry) {
+      names[name] = {name, *found->entry, found->slot};
+    } else {
+      names.erase(name);
+    }
+  }
+  Page page{.entries = {}, .next = std::move(next)};
+  for (auto& [name, listed] : names) page.entries.push_back(std::move(listed));
+  return std::optional(std::move(page));
+}
+
+Result<EntryPlaces::Page> EntryPlaces::ListLeft(InodeId directory, uint8_t bits,
+                                                std::string_view first, size_t max) {
+  Page page = TRY(Scan(cluster_.GroupOfObject(directory), directory, first, max, nullptr));
+  std::erase_if(page.entries,
+                [bits](const Listed& listed) { return PartOf(listed.name, bits) == 0; });
+  return page;
+}
+
+}  // namespace pinstripe

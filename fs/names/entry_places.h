@@ -1,0 +1,135 @@
+// EntryPlaces: in which register an entry is. Most directories' entries lie in one group; those of
+// one that has grown are in its parts, and while it grows each is in one of the two places, or on
+// its way (fs/names/directory_parts.h). What reads and changes entries asks here, and need not know
+// of it.
+//
+// docs/format.md, "Directories that grow", has the rules. In short: while a directory grows, what
+// is in its own group counts, until it says that the entry was moved. What was moved stays so.
+//
+// Thread-safe; calls block until the cluster answers.
+
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "fs/names/directory_parts.h"
+#include "fs/names/inode.h"
+#include "fs/names/unsynced_changes.h"
+
+namespace pinstripe {
+
+struct StoredEntry {
+  std::optional<Entry> entry;  // null: no such name
+  uint64_t slot = 0;
+};
+
+class EntryPlaces {
+ public:
+  // Reads a directory's inode, and has Learn() called with it, if it is there.
+  using ReadDirectory = std::function<Status(InodeId)>;
+
+  EntryPlaces(Cluster& cluster, UnsyncedChanges& unsynced, ReadDirectory read_directory)
+      : cluster_(cluster),
+        unsynced_(unsynced),
+        read_directory_(std::move(read_directory)),
+        known_(cluster.runtime()) {}
+
+  void Learn(InodeId id, const Inode& inode, Time at) { known_.Learn(id, inode, at); }
+  // Where an entry is, as far as is known, for whoever reads it together with the directory.
+  RegisterName Guess(InodeId directory, std::string_view name) const;
+  // The group in which an entry that is made now will be, as far as is known.
+  uint32_t GroupFor(InodeId directory, std::string_view name) const;
+
+  // What was read of the register that Guess() gave, if that is where a directory with these parts
+  // has the entry. Null: it has to be looked for with Find().
+  Result<std::optional<StoredEntry>> Judge(const RegisterName& asked,
+                                           const Result<RegisterValue>& read, InodeId directory,
+                                           std::string_view name,
+                                           const DirectoryParts& parts) const;
+  Result<StoredEntry> Find(InodeId directory, std::string_view name);
+  // The register of an entry that lies in this group, wherever it would be looked for.
+  static RegisterName NameIn(uint32_t group, InodeId directory, std::string_view name);
+
+  // The register in which an entry that was found in this slot can be changed. While the directory
+  // grows, the entry is moved first. Null: it is in another slot by now.
+  struct Target {
+    RegisterName name;
+    uint64_t slot = 0;        // in the register
+    uint64_t slots_from = 0;  // what is added to such a slot for those who use it
+    // By what it was chosen; null: that is its place for ever.
+    std::optional<KnownParts::Known> known;
+  };
+  Result<std::optional<Target>> ForChange(InodeId directory, std::string_view name, uint64_t slot);
+  // After such a change was made. False: it took so long that the directory may have grown since,
+  // and it has: nobody may ever see what was changed.
+  Result<bool> StillCounts(InodeId directory, std::string_view name, const Target& target);
+  // What was known of the directory has turned out to be old.
+  void Forget(InodeId directory) { known_.Forget(directory); }
+
+  Status MakeDurable(InodeId directory, std::string_view name);
+
+  // As RegisterStore::Scan() of the directory's entries, and ScanAfter() if it bears a mark. The
+  // page may have several times as many.
+  struct Listed {
+    std::string name;
+    Entry entry;
+    uint64_t slot = 0;
+  };
+  struct Page {
+    std::vector<Listed> entries;      // ascending
+    std::optional<std::string> next;  // where to go on; null at the end
+  };
+  Result<Page> List(InodeId directory, std::string_view first, size_t max, RegisterHolding* mark);
+
+  // The steps of moving one entry of a directory that grows to its part, for fs/names/spreader.h.
+  // True: it was there already. Nothing is made safe from power loss.
+  Result<bool> Copy(InodeId directory, uint8_t bits, const Listed& there);
+  // What lies in the directory's own group from `first` on, and is not of part 0.
+  Result<Page> ListLeft(InodeId directory, uint8_t bits, std::string_view first, size_t max);
+  // Such a one goes, unless it has changed since it was listed.
+  Status Clear(InodeId directory, const Listed& left);
+
+ private:
+  RegisterName Home(InodeId directory, std::string_view name) const;
+  // Null: it is where it would be if the directory had not grown.
+  std::optional<RegisterName> Part(InodeId directory, std::string_view name, uint8_t bits) const;
+  Result<KnownParts::Known> PartsOf(InodeId directory);
+  bool IsLate(const KnownParts::Known& known) const;
+
+  Result<std::optional<StoredEntry>> FindBy(const DirectoryParts& parts, InodeId directory,
+                                            std::string_view name);
+  // What is in the register; an entry on its way says so.
+  struct Cell {
+    std::optional<Entry> entry;
+    uint64_t slot = 0;
+    bool Is(Entry::Move move) const { return entry && entry->move == move; }
+  };
+  static Result<Cell> Decode(const Result<RegisterValue>& read, InodeId directory,
+                             std::string_view name);
+  Result<Cell> Read(const RegisterName& register_name, InodeId directory, std::string_view name);
+  // The slot in its part; null: the entry is in another slot by now.
+  Result<std::optional<uint64_t>> MoveOver(const RegisterName& part, InodeId directory,
+                                           std::string_view name, uint64_t slot);
+  // The slot that it has made; null: somebody else was at it.
+  Result<std::optional<uint64_t>> Put(const RegisterName& name, uint64_t slot,
+                                      const std::optional<Entry>& entry, ChangeTerms terms);
+
+  Result<Page> Scan(uint32_t group, InodeId directory, std::string_view first, size_t max,
+                    RegisterHolding* mark);
+  Result<std::optional<Page>> ListBy(const DirectoryParts& parts, InodeId directory,
+                                     std::string_view first, size_t max, RegisterHolding* mark);
+  Result<std::vector<Page>> ScanParts(const DirectoryParts& parts, InodeId directory,
+                                      std::string_view first, size_t max, RegisterHolding* mark);
+
+  Cluster& cluster_;
+  UnsyncedChanges& unsynced_;
+  const ReadDirectory read_directory_;
+  KnownParts known_;
+};
+
+}  // namespace pinstripe

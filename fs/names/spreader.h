@@ -1,0 +1,65 @@
+// Spreader: spreads a directory with very many names over parts, while everybody goes on to use it
+// (docs/format.md, "Directories that grow"). Whoever goes on with a directory that somebody else
+// has begun to spread ends it, and several may be at it at once.
+//
+// A directory grows through stages, and each lasts for minutes, so that nobody goes by the one
+// before when the next begins. A process that ends in between leaves a directory that can be used
+// as before, only slower.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+#include "fs/names/names.h"
+#include "fs/names/records.h"
+
+namespace pinstripe {
+
+class Spreader {
+ public:
+  struct Options {
+    // Asked often; false: to end where it is. Null: never.
+    std::function<bool()> go_on;
+    // What is being done, and with how many names that was done.
+    std::function<void(std::string_view phase, uint64_t names)> progress;
+    size_t names_at_once = 16;
+    size_t names_in_page = 1000;
+    Duration stage_lasts = kStageLasts;  // less only for tests of the tests
+  };
+  struct Report {
+    uint64_t moved = 0;    // names that were brought to their parts here
+    uint64_t cleared = 0;  // that have left the directory's own group
+    bool ended = false;    // the directory is spread, and nothing is left to do
+  };
+
+  // All outlive it.
+  Spreader(Cluster& cluster, Records& records, Names& names, Options options)
+      : cluster_(cluster), records_(records), names_(names), options_(std::move(options)) {}
+
+  // kGoOn: with one that has begun to grow, and else nothing but what was left behind is removed.
+  enum class Begin { kYes, kGoOn };
+  // ENOENT, ENOTDIR; ENOTSUP: the cluster has too few groups for parts.
+  Result<Report> Run(InodeId directory, Begin begin);
+
+ private:
+  bool GoesOn() const { return options_.go_on == nullptr || options_.go_on(); }
+  bool WaitUntil(Time until);
+  Status SetParts(InodeId directory, const DirectoryParts& from, const DirectoryParts& to);
+  // How many names were not in their parts when it came to them; null: it was ended.
+  Result<std::optional<uint64_t>> MoveAll(InodeId directory, uint8_t bits, Report& report);
+  // False: it was ended.
+  Result<bool> ClearAll(InodeId directory, uint8_t bits, Report& report);
+  // Does something for all that is left in the directory's own group; null: it was ended.
+  using ForEach = std::function<Result<bool>(const Records::ListedEntry&)>;
+  Result<std::optional<uint64_t>> ForAllLeft(InodeId directory, uint8_t bits,
+                                             std::string_view phase, const ForEach& work);
+
+  Cluster& cluster_;
+  Records& records_;
+  Names& names_;
+  const Options options_;
+};
+
+}  // namespace pinstripe

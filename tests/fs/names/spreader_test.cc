@@ -1,0 +1,231 @@
+// A directory that grows: its entries move to their parts while everybody goes on.
+
+#include "fs/names/spreader.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <set>
+#include <string>
+
+#include "fs/names/directory_parts.h"
+#include "tests/fs/fs_test_base.h"
+
+namespace pinstripe {
+namespace {
+
+using Stage = DirectoryParts::Stage;
+
+class SpreaderTest : public FsTest {
+ protected:
+  void SetUp() override {
+    FsTest::SetUp();
+    other_ = NewHost();
+    directory_ = MakeDirectory("d");
+  }
+
+  Result<Spreader::Report> Spread(Spreader::Options options = {},
+                                  Spreader::Begin begin = Spreader::Begin::kYes) {
+    Records records(*other_.cluster);
+    Names names(records, [](InodeId, const Inode&, uint64_t) {});
+    return Spreader(*other_.cluster, records, names, std::move(options)).Run(directory_, begin);
+  }
+  // Until it is in this stage, and so is what it found of the first `names`.
+  void SpreadUntil(Stage stage, uint64_t names = 0) {
+    uint64_t done = 0;
+    Spreader::Options options;
+    options.names_in_page = 10;
+    options.progress = [&](std::string_view, uint64_t so_far) { done = so_far; };
+    options.go_on = [&] {
+      const DirectoryParts parts = Parts();
+      return parts.bits == 0 || parts.stage != stage || done < names;
+    };
+    const auto report = Spread(options);
+    ASSERT_OK(report);
+    EXPECT_FALSE(report->ended);
+    EXPECT_EQ(Parts().stage, stage);
+  }
+  DirectoryParts Parts() { return InodeOf(directory_).parts; }
+
+  static std::set<std::string> NamesIn(FileSystem& fs, InodeId directory) {
+    std::set<std::string> names;
+    std::string after;
+    for (;;) {
+      const auto page = fs.ReadDirectory(directory, after, 7, /*with_attributes=*/false);
+      EXPECT_OK(page);
+      for (const DirectoryEntry& entry : *page) {
+        EXPECT_GT(entry.name, after);
+        after = entry.name;
+        EXPECT_TRUE(names.insert(entry.name).second) << entry.name;
+      }
+      if (page->size() < 7) return names;
+    }
+  }
+  // By everybody, in a listing and by its name.
+  void ExpectNames(const std::set<std::string>& expected) {
+    for (FileSystem* fs : {fs_, other_.fs.get()}) {
+      EXPECT_EQ(NamesIn(*fs, directory_), expected);
+      for (const std::string& name : expected) EXPECT_OK(fs->Lookup(directory_, name)) << name;
+    }
+  }
+  void ExpectNothingIsWrong() {
+    sim_.Sleep(std::chrono::minutes(2));  // until what was removed is gone
+    Checker checker(*other_.cluster, {});
+    ExpectClean(checker.Run());
+  }
+  std::set<std::string> MakeMany(int count, const std::string& prefix = "file") {
+    std::set<std::string> names;
+    for (int i = 0; i < count; ++i) {
+      const std::string name = prefix + std::to_string(i);
+      Make(name, name, directory_);
+      names.insert(name);
+    }
+    return names;
+  }
+
+  Host other_;
+  InodeId directory_ = 0;
+};
+
+TEST(PartsTest, NamesFallIntoPartsByAStableHash) {
+  EXPECT_EQ(PartOf("anything", 0), 0u);
+  EXPECT_EQ(PartOf("run-000001.root", 9), 293u);
+  EXPECT_EQ(PartOf("run-000002.root", 9), 290u);
+  std::vector<int> in_part(512);
+  for (int i = 0; i < 51200; ++i) ++in_part[PartOf("event-" + std::to_string(i), 9)];
+  const auto [least, most] = std::minmax_element(in_part.begin(), in_part.end());
+  EXPECT_GT(*least, 55);
+  EXPECT_LT(*most, 150);
+}
+
+TEST_F(SpreaderTest, EveryNameIsThereBeforeAndAfter) {
+  const std::set<std::string> names = MakeMany(100);
+  const auto report = Spread();
+  ASSERT_OK(report);
+  EXPECT_TRUE(report->ended);
+  EXPECT_GT(report->moved, 80u);
+  EXPECT_EQ(report->cleared, report->moved);
+  EXPECT_EQ(Parts(), (DirectoryParts{.bits = 6, .stage = Stage::kSettled}));
+  ExpectNames(names);
+  for (const std::string& name : names) EXPECT_EQ(Contents("/d/" + name), name);
+  ExpectNothingIsWrong();
+}
+
+// In all stages, by a host that has not heard of it and by one that has.
+TEST_F(SpreaderTest, EverybodyGoesOnInEachStage) {
+  std::set<std::string> names = MakeMany(40);
+  const auto work = [&](const std::string& stage) {
+    for (FileSystem* fs : {fs_, other_.fs.get()}) {
+      const std::string by = fs == fs_ ? "-one-" : "-two-";
+      for (int i = 0; i < 6; ++i) {
+        const std::string made = stage + by + std::to_string(i);
+        auto file = fs->Create(directory_, made, {.exclusive = true});
+        ASSERT_OK(file);
+        ASSERT_OK((*file)->Close());
+        EXPECT_FAILS(fs->Create(directory_, made, {.exclusive = true}), EEXIST);
+        names.insert(made);
+        // What was made at first, or in another stage.
+        const auto first = [&] {
+          return *names.begin() != made ? *names.begin() : *names.rbegin();
+        };
+        const std::string goes = first();
+        ASSERT_OK(fs->Unlink(directory_, goes)) << goes;
+        EXPECT_FAILS(fs->Lookup(directory_, goes), ENOENT);
+        names.erase(goes);
+        const std::string moved = first();
+        ASSERT_OK(fs->Rename(directory_, moved, directory_, "x" + moved)) << moved;
+        names.erase(moved);
+        names.insert("x" + moved);
+        // Over one that is there.
+        const std::string over = first();
+        ASSERT_OK(fs->Rename(directory_, over, directory_, made)) << over;
+        names.erase(over);
+        const auto link = fs->Lookup(directory_, made);
+        ASSERT_OK(link);
+        ASSERT_OK(fs->Link(link->inode, directory_, "link" + made));
+        names.insert("link" + made);
+      }
+    }
+    ExpectNames(names);
+  };
+  work("1-before");
+  SpreadUntil(Stage::kMoving, 0);
+  work("2-begun");
+  SpreadUntil(Stage::kMoving, 30);
+  work("3-moving");
+  SpreadUntil(Stage::kClearing);
+  work("4-clearing");
+  ASSERT_OK(Spread());
+  work("5-settled");
+  ExpectNothingIsWrong();
+}
+
+// Whatever was read, or changed, by what was known before takes its effect, or is refused.
+TEST_F(SpreaderTest, AHostThatHasNotHeardOfItHarmsNothing) {
+  std::set<std::string> names = MakeMany(64);
+  for (const Stage stage : {Stage::kMoving, Stage::kClearing}) {
+    // It has seen the directory a moment ago.
+    for (const std::string& name : names) ASSERT_OK(fs_->Lookup(directory_, name));
+    SpreadUntil(stage);
+    for (int i = 0; i < 20; ++i) {
+      const std::string made = std::to_string(static_cast<int>(stage)) + std::to_string(i);
+      Make(made, made, directory_);
+      names.insert(made);
+      const std::string goes = "file" + std::to_string(20 * static_cast<int>(stage) + i);
+      ASSERT_OK(fs_->Unlink(directory_, goes));
+      names.erase(goes);
+    }
+    ExpectNames(names);
+  }
+  ASSERT_OK(Spread());
+  ExpectNames(names);
+  ExpectNothingIsWrong();
+}
+
+TEST_F(SpreaderTest, ADirectoryIsRemovedOnlyIfNothingIsInIt) {
+  MakeMany(20);
+  for (const Stage stage : {Stage::kMoving, Stage::kClearing, Stage::kSettled}) {
+    if (stage == Stage::kSettled) {
+      ASSERT_OK(Spread());
+    } else {
+      SpreadUntil(stage, stage == Stage::kMoving ? 10 : 0);
+    }
+    EXPECT_FAILS(fs_->RemoveDirectory(kRootInode, "d"), ENOTEMPTY);
+    EXPECT_FAILS(other_->RemoveDirectory(kRootInode, "d"), ENOTEMPTY);
+    Make("later", "x", directory_);
+    ASSERT_OK(fs_->Unlink(directory_, "later"));
+  }
+  for (int i = 0; i < 20; ++i) {
+    if (i == 19) {
+      EXPECT_FAILS(fs_->RemoveDirectory(kRootInode, "d"), ENOTEMPTY);
+    }
+    ASSERT_OK(fs_->Unlink(directory_, "file" + std::to_string(i)));
+  }
+  ASSERT_OK(fs_->RemoveDirectory(kRootInode, "d"));
+  EXPECT_FAILS(other_->Create(directory_, "late", {}), ENOENT);
+  ExpectNothingIsWrong();
+}
+
+// Its inode lies beside its entry, and both are made at once, as in any directory.
+TEST_F(SpreaderTest, AFileThatIsMadeInItLiesBesideItsEntry) {
+  ASSERT_OK(Spread());
+  std::set<uint32_t> groups;
+  for (int i = 0; i < 50; ++i) {
+    const std::string name = "file" + std::to_string(i);
+    const uint32_t group =
+        GroupOfPart(host_.cluster->map(), directory_, PartOf(name, Parts().bits));
+    EXPECT_EQ(host_.cluster->GroupOfObject(Make(name, "x", directory_)), group);
+    groups.insert(group);
+  }
+  EXPECT_GT(groups.size(), 25u);
+}
+
+TEST_F(SpreaderTest, OnlyADirectoryIsSpread) {
+  directory_ = Make("file", "x");
+  EXPECT_FAILS(Spread(), ENOTDIR);
+  directory_ = 4711;
+  EXPECT_FAILS(Spread(), ENOENT);
+}
+
+}  // namespace
+}  // namespace pinstripe
