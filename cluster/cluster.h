@@ -108,6 +108,7 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
     // Use drives that are not empty. Everything that a cluster of this name has on them is erased;
     // what belongs to clusters of other names stays, and shares the drives from then on.
     bool force = false;
+    std::vector<Feature> features;  // that it uses from its beginning; ascending by name
   };
   // Writes superblocks and the first epoch. EEXIST when a drive is not empty and force is off;
   // EINVAL when two drives are one device; all drives must answer. Does not make the root

@@ -24,7 +24,7 @@
 namespace pinstripe {
 namespace {
 
-DriveMap FirstEpoch(const ClusterConfig& config) {
+DriveMap FirstEpoch(const ClusterConfig& config, std::vector<Feature> features) {
   DriveMap map;
   map.epoch = 1;
   map.groups = config.groups;
@@ -35,6 +35,7 @@ DriveMap FirstEpoch(const ClusterConfig& config) {
   const Geometry stripes = config.layout.geometry();
   BalanceDrives(map, static_cast<size_t>(stripes.shards()),
                 static_cast<size_t>(stripes.parity_shards));
+  map.features = std::move(features);
   return map;
 }
 
@@ -261,7 +262,7 @@ Status Cluster::Format(Runtime& runtime, const ClusterConfig& config, DriveFacto
   TRY(ErasureSelfTest());
   // Whatever the drives are now, they are to become this cluster's.
   const DriveSet drives = TRY(MakeDrives(config, factory, AnyDrive));
-  const DriveMap map = FirstEpoch(config);
+  const DriveMap map = FirstEpoch(config, std::move(options.features));
   const std::vector<DriveId> map_drives = MapDrivesOf(map);
 
   Formatting formatting(runtime, config, drives);

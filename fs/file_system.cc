@@ -305,6 +305,7 @@ class ClusterFileSystem final : public FileSystem {
       }
       std::ranges::move(Describe(directory, names, with_attributes), std::back_inserter(entries));
     }
+    this->names().large().Listed(directory, std::min(entries.size(), max), after.empty());
     return MergeListing(std::move(entries), std::move(pending), !next, max);
   }
 

@@ -37,6 +37,9 @@ struct FileSystemOptions {
   // A smaller range is copied, not shared: to share it takes some changes of inodes, which are to
   // be safe from power loss.
   uint64_t least_shared_bytes = 1 << 20;
+  // Where so many names were made, or listed, in one directory here, it is spread over all drives
+  // in the background, if the cluster's map allows it (fs/names/growth.h). 0: none is.
+  uint64_t grow_at_names = 1 << 18;
   // The directory that paths begin at, and that none of them leaves, whatever symbolic links say.
   // It is looked for with each path; the way to it has neither links (ELOOP) nor "..".
   std::string exported = "/";

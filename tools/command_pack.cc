@@ -8,7 +8,6 @@
 #include "base/byte_text.h"
 #include "base/config.h"
 #include "base/try.h"
-#include "fs/file_system.h"
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/long_runs.h"
@@ -35,13 +34,6 @@ std::string ArgumentsOf(const PackOptions& options) {
   std::erase(age, ' ');
   return fmt::format("--older-than {}{}{}", age, options.dry_run ? " --dry-run" : "",
                      options.directory == "/" ? "" : " of a directory");
-}
-
-Result<InodeId> FindDirectory(Cluster& cluster, const std::string& path) {
-  const auto fs = TRY(FileSystem::Open(cluster, {}));
-  const Attributes found = TRY_CONTEXT(fs->Resolve(path), "{}", path);
-  if (found.kind != FileKind::kDirectory) return Fail(ENOTDIR, "{} is not a directory", path);
-  return found.inode;
 }
 
 Result<int> RunPackCommand(Runtime& runtime, const PackOptions& options) {

@@ -34,8 +34,9 @@ Result<FormatAnswer> FormatCluster(Runtime& runtime, const std::string& config_f
   const ClusterConfig config = TRY(ClusterConfig::Load(config_file));
   {
     KineticIo io(runtime);
-    TRY(Cluster::Format(runtime, config, KineticDriveFactory(io, config.drive_timeout),
-                        {.force = request.force}));
+    TRY(Cluster::Format(
+        runtime, config, KineticDriveFactory(io, config.drive_timeout),
+        {.force = request.force, .features = {NewFeature(kGrownDirectoriesFeature)}}));
   }
   const auto connected = TRY(Connect(runtime, config_file));
   TRY(FileSystem::Format(connected->cluster(), request.owner, request.mode));

@@ -3,10 +3,23 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/try.h"
+#include "cluster/map/features.h"
+#include "cluster/membership/epoch_change.h"
+#include "fs/file_system.h"
+#include "fs/names/names.h"
+#include "fs/names/records.h"
 #include "tools/check_report.h"
 #include "upkeep/care_notes.h"
 
 namespace pinstripe {
+
+Result<InodeId> FindDirectory(Cluster& cluster, const std::string& path) {
+  const auto fs = TRY(FileSystem::Open(cluster, {}));
+  const Attributes found = TRY_CONTEXT(fs->Resolve(path), "{}", path);
+  if (found.kind != FileKind::kDirectory) return Fail(ENOTDIR, "{} is not a directory", path);
+  return found.inode;
+}
 
 std::optional<CheckReport> RunCheck(LongWork& work, Cluster& cluster, bool names_only) {
   Checker checker(cluster,
@@ -40,6 +53,18 @@ std::optional<CollectReport> RunCollect(LongWork& work, Cluster& cluster,
   return report;
 }
 
+namespace {
+
+void TellOfFeature(LongWork& work, Cluster& cluster, std::string command, std::string_view what) {
+  Event event{.kind = EventKind::kConfiguration, .actor = {}};
+  event.work = std::move(command);
+  event.text = fmt::format("epoch {} of the drive map: the cluster uses {} from now on",
+                           cluster.map().epoch, what);
+  work.events().Add(std::move(event));
+}
+
+}  // namespace
+
 PackOutcome RunPack(LongWork& work, Cluster& cluster, Packer::Options options, InodeId directory,
                     bool wait) {
   options.progress = [&](const PackReport& so_far) {
@@ -47,22 +72,13 @@ PackOutcome RunPack(LongWork& work, Cluster& cluster, Packer::Options options, I
               so_far.bytes);
   };
   options.go_on = [&] { return work.GoOn(); };
-  const auto uses_packs = [&] {
-    const std::vector<Feature> features = cluster.map().features;
-    return std::ranges::find(features, kPacksFeature, &Feature::name) != features.end();
-  };
+  const auto uses_packs = [&] { return UsesFeature(cluster.map().features, kPacksFeature); };
   const bool before = uses_packs();
   Packer packer(cluster, std::move(options));
   PackOutcome outcome;
   outcome.failure = packer.Run(directory);
   outcome.report = packer.report();
-  if (uses_packs() && !before) {
-    Event event{.kind = EventKind::kConfiguration, .actor = {}};
-    event.work = "pack";
-    event.text = fmt::format("epoch {} of the drive map: the cluster uses packs from now on",
-                             cluster.map().epoch);
-    work.events().Add(std::move(event));
-  }
+  if (uses_packs() && !before) TellOfFeature(work, cluster, "pack", "packs");
   if (wait && outcome.failure.ok() && !work.work().IsStopped()) {
     outcome.is_free = packer.WaitUntilFree([&](size_t files) {
       work.Show(fmt::format("freeing what {} files occupied before", files), kProgressUnknown);
@@ -71,6 +87,25 @@ PackOutcome RunPack(LongWork& work, Cluster& cluster, Packer::Options options, I
   outcome.stopped = work.work().IsStopped();
   work.Clear();
   return outcome;
+}
+
+Result<Spreader::Report> RunSpread(LongWork& work, Cluster& cluster, InodeId directory) {
+  if (!UsesFeature(cluster.map().features, kGrownDirectoriesFeature)) {
+    TRY(UseFeature(cluster, kGrownDirectoriesFeature));
+    TellOfFeature(work, cluster, "spread", "directories that grow");
+  }
+  Records records(cluster);
+  Names names(records, [](InodeId, const Inode&, uint64_t) {});
+  Spreader::Options options;
+  options.go_on = [&] { return work.GoOn(); };
+  options.progress = [&](std::string_view phase, uint64_t done) {
+    work.Show(fmt::format("{}, {} so far", phase, done), kProgressUnknown);
+  };
+  options.waits = [&] { work.Show("waiting until everybody has heard of it", kProgressUnknown); };
+  auto report =
+      Spreader(cluster, records, names, std::move(options)).Run(directory, Spreader::Begin::kYes);
+  work.Clear();
+  return report;
 }
 
 Result<RepairOutcome> RunRepair(LongWork& work, Cluster& cluster, const DriveFactory& factory,

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "cluster/cluster.h"
+#include "fs/names/spreader.h"
 #include "tools/long_work.h"
 #include "tools/repair_run.h"
 #include "upkeep/checker.h"
@@ -20,8 +21,13 @@ inline constexpr std::string_view kCollectionGoesOn =
     "What was removed is gone, and all else is as it was; run it again to go on.";
 inline constexpr std::string_view kPackingGoesOn =
     "What was packed is so, and all else is as it was; run it again to go on.";
+inline constexpr std::string_view kSpreadingGoesOn =
+    "The directory can be used as before; run it again to go on.";
 inline constexpr std::string_view kRepairGoesOn =
     "What was written stays, and nothing is half done; run it again to go on.";
+
+// By its path from the root on, for what works on one. ENOENT, ENOTDIR.
+Result<InodeId> FindDirectory(Cluster& cluster, const std::string& path);
 
 // Null: somebody has stopped it, and LongWork::Stopped() is next. What they found is noted for
 // `pinstripe status`.
@@ -37,6 +43,9 @@ struct PackOutcome {
 };
 PackOutcome RunPack(LongWork& work, Cluster& cluster, Packer::Options options, InodeId directory,
                     bool wait);
+
+// Not `ended`: somebody has stopped it.
+Result<Spreader::Report> RunSpread(LongWork& work, Cluster& cluster, InodeId directory);
 
 // As RunRepair() below it.
 Result<RepairOutcome> RunRepair(LongWork& work, Cluster& cluster, const DriveFactory& factory,

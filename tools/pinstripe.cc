@@ -46,6 +46,7 @@ int Main(int argc, char** argv) {
   AddCollectCommand(app, chosen);
   AddRecoverCommand(app, chosen);
   AddPackCommand(app, chosen);
+  AddSpreadCommand(app, chosen);
   AddRmCommand(app, chosen);
   AddRepairCommands(app, chosen);
   AddWorkCommand(app, chosen);

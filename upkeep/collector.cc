@@ -7,6 +7,7 @@
 #include "cluster/membership/epoch_change.h"
 #include "fs/files/map_pages.h"
 #include "fs/files/state.h"
+#include "fs/names/spreader.h"
 
 namespace pinstripe {
 namespace {
@@ -95,6 +96,7 @@ const CollectReport& Collector::Run() {
     }
     if (!status.ok()) Keep(std::string(Describe(leftover.problem)), status);
   }
+  GoOnWithGrowth(checker);
   // While names are unknown, one of them may name what is to be erased.
   if (report_.not_collected.empty() && checker.knows_all_names()) EraseTombstones();
   if (found.unused_shards > 0) {
@@ -103,6 +105,21 @@ const CollectReport& Collector::Run() {
                                           static_cast<double>(found.unused_shards));
   }
   return report_;
+}
+
+// Directories that somebody has begun to spread, and what late requests have left of others.
+void Collector::GoOnWithGrowth(const Checker& checker) {
+  if (options_.dry_run) return;
+  for (const auto& [id, parts] : checker.grown()) {
+    if (!GoOn("spreading directories", 0)) return;
+    Spreader::Options options;
+    options.go_on = options_.go_on;
+    const auto report =
+        Spreader(cluster_, records_, names_, std::move(options)).Run(id, Spreader::Begin::kGoOn);
+    if (!report.has_value() && report.error().code() != ENOENT) {
+      Keep(checker.Path(id), report.error());
+    }
+  }
 }
 
 // Its names, and those in it, go last: they are what tells that it was there.

@@ -75,6 +75,7 @@ class Collector {
   // Why something may belong to an inode that is lost. Success: nothing does.
   Status CheckDirectories(const Checker& checker) const;
   Status CheckKeepers(const Checker& checker) const;
+  void GoOnWithGrowth(const Checker& checker);
   Status CollectEntry(const EntryFact& entry);
   Status CollectOrphan(const Suspicion& suspicion);
   Status CollectCount(InodeId directory);

@@ -1,6 +1,7 @@
 #include "cluster/map/features.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "base/coding.h"
 
@@ -22,6 +23,16 @@ std::string QuotedNames(const std::vector<std::string>& names) {
 const KnownFeature* FindFeature(std::string_view name, std::span<const KnownFeature> known) {
   const auto found = std::ranges::find(known, name, &KnownFeature::name);
   return found == known.end() ? nullptr : &*found;
+}
+
+bool UsesFeature(const std::vector<Feature>& features, std::string_view name) {
+  return std::ranges::find(features, name, &Feature::name) != features.end();
+}
+
+Feature NewFeature(std::string_view name) {
+  const KnownFeature* const known = FindFeature(name);
+  assert(known != nullptr);
+  return {.name = std::string(name), .kind = known->kind, .section = ""};
 }
 
 Status CheckFeatures(std::string_view cluster, const std::vector<Feature>& features,

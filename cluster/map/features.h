@@ -46,10 +46,14 @@ struct KnownFeature {
 
 // Small files may be parts of packs (docs/format.md, "Packs").
 inline constexpr std::string_view kPacksFeature = "packs";
+// Directories may be spread over groups (docs/format.md, "Directories that grow").
+inline constexpr std::string_view kGrownDirectoriesFeature = "grown-directories";
 
 // What this version knows, ascending by name. What every version has had is part of the formats,
 // and not a feature.
 inline constexpr std::array kKnownFeatures{
+    KnownFeature{kGrownDirectoriesFeature, FeatureKind::kMustBeUnderstood,
+                 "The names of very large directories may be spread over all drives."},
     KnownFeature{kPacksFeature, FeatureKind::kMustBeUnderstood,
                  "Small files that have not changed for long may be in packs."},
 };
@@ -57,6 +61,10 @@ inline constexpr std::array kKnownFeatures{
 // Null: this version does not know it.
 const KnownFeature* FindFeature(std::string_view name,
                                 std::span<const KnownFeature> known = kKnownFeatures);
+
+bool UsesFeature(const std::vector<Feature>& features, std::string_view name);
+// As a new cluster has it that uses what this version knows of that name.
+Feature NewFeature(std::string_view name);
 
 // Whether this version may take part in a cluster that uses these. ENOTSUP: it does not know one
 // that must be understood; the sentence names all of these, and the way out.

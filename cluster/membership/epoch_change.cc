@@ -30,10 +30,6 @@ const MappedDrive* FindIn(const DriveMap& map, DriveId id) {
   return found == map.drives.end() ? nullptr : &*found;
 }
 
-bool Uses(const DriveMap& map, std::string_view feature) {
-  return std::ranges::binary_search(map.features, feature, {}, &Feature::name);
-}
-
 size_t CountActive(const DriveMap& map) {
   return static_cast<size_t>(
       std::count_if(map.drives.begin(), map.drives.end(),
@@ -175,7 +171,7 @@ class EpochChange {
     DriveMap next = cluster_.map();
     ++next.epoch;
     if (to_use != nullptr) {
-      if (Uses(next, to_use->name)) return report;  // by another host, meanwhile
+      if (UsesFeature(next.features, to_use->name)) return report;  // by another host, meanwhile
       const auto at = std::ranges::lower_bound(next.features, to_use->name, {}, &Feature::name);
       next.features.insert(at, *to_use);
     }
@@ -740,10 +736,8 @@ Result<EpochChangeReport> RenewEpoch(Cluster& cluster, const EpochChangeOptions&
 }
 
 Status UseFeature(Cluster& cluster, std::string_view name, const EpochChangeOptions& options) {
-  if (Uses(cluster.map(), name)) return {};
-  const KnownFeature* const known = FindFeature(name);
-  assert(known != nullptr);
-  const Feature feature{.name = std::string(name), .kind = known->kind, .section = ""};
+  if (UsesFeature(cluster.map().features, name)) return {};
+  const Feature feature = NewFeature(name);
   TRY(EpochChange(cluster, options).Renew(&feature));
   return {};
 }

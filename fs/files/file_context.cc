@@ -34,6 +34,7 @@ FileContext::FileContext(Cluster& cluster_in, const FileSystemOptions& options)
                             uint64_t losses) { dispose(id, inode, losses); }),
       layout(FileLayout::Default(cluster_in.config())),
       map_limits{options.inline_map_bytes, options.map_page_bytes},
-      least_shared_bytes(options.least_shared_bytes) {}
+      least_shared_bytes(options.least_shared_bytes),
+      growth(cluster_in, records, names, options.grow_at_names) {}
 
 }  // namespace pinstripe

@@ -11,6 +11,7 @@
 #include "fs/files/keepers.h"
 #include "fs/files/known_keepers.h"
 #include "fs/files/reaper.h"
+#include "fs/names/growth.h"
 #include "fs/names/names.h"
 #include "fs/options.h"
 
@@ -40,6 +41,7 @@ struct FileContext {
   FileLayout layout;  // of files that have none of their own
   MapLimits map_limits;
   const uint64_t least_shared_bytes;
+  Growth growth;  // last: what it does in the background uses the others
 };
 
 }  // namespace pinstripe

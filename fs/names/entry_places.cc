@@ -161,10 +161,8 @@ Result<std::optional<EntryPlaces::Target>> EntryPlaces::ForChange(InodeId direct
       return std::optional(Target{*part, slot - kSlotsInParts, kSlotsInParts, std::nullopt});
     }
     if (!part) return std::optional(Target{Home(directory, name), slot, 0, known});
-    if (known.parts.stage != Stage::kMoving) return std::optional<Target>();
-    const auto in_part = TRY(MoveOver(*part, directory, name, slot));
-    if (!in_part) return std::optional<Target>();
-    return std::optional(Target{*part, *in_part, kSlotsInParts, std::nullopt});
+    if (known.parts.stage == Stage::kMoving) TRY(MoveOver(*part, directory, name, slot));
+    return std::optional<Target>();
   }
 }
 
@@ -192,31 +190,29 @@ Result<std::optional<uint64_t>> EntryPlaces::Put(const RegisterName& name, uint6
 
 // Whoever reads the part first, and finds after it that the entry was not moved, knows that nobody
 // has changed the part but to bring the entry there.
-Result<std::optional<uint64_t>> EntryPlaces::MoveOver(const RegisterName& part, InodeId directory,
-                                                      std::string_view name, uint64_t slot) {
+Status EntryPlaces::MoveOver(const RegisterName& part, InodeId directory, std::string_view name,
+                             uint64_t slot) {
   const RegisterName home = Home(directory, name);
   for (Attempts attempts; attempts.Next(); attempts.Pause(cluster_.runtime())) {
-    Cell there = TRY(Read(part, directory, name));
+    const Cell there = TRY(Read(part, directory, name));
     const Cell here = TRY(Read(home, directory, name));
-    if (here.slot != slot || here.Is(Move::kMoved)) return std::optional<uint64_t>();
+    if (here.slot != slot || here.Is(Move::kMoved)) return {};
     if (here.entry && !here.Is(Move::kMoving)) {
       const auto begun = TRY(Put(home, slot, Moving(*here.entry), kFreely));
-      if (!begun) return std::optional<uint64_t>();
+      if (!begun) return {};
       slot = *begun;
     }
     const std::optional<Entry> entry = AtRest(here.entry);
     if (there.entry != entry) {
-      const auto copied = TRY(Put(part, there.slot, entry, kSafely));
-      if (!copied) continue;
-      there.slot = *copied;
+      if (!TRY(Put(part, there.slot, entry, kSafely))) continue;
     } else if (entry) {
       TRY(cluster_.registers().MakeDurable(part));
     }
     // From here on the part counts, also after a loss of power.
-    if (TRY(Put(home, slot, Moved(), kSafely))) return std::optional(there.slot);
-    return std::optional<uint64_t>();
+    TRY(Put(home, slot, Moved(), kSafely));
+    return {};
   }
-  return Failed(TooBusy(directory, name));
+  return TooBusy(directory, name);
 }
 
 Result<bool> EntryPlaces::Copy(InodeId directory, uint8_t bits, const Listed& listed) {

@@ -55,8 +55,10 @@ class EntryPlaces {
   // The register of an entry that lies in this group, wherever it would be looked for.
   static RegisterName NameIn(uint32_t group, InodeId directory, std::string_view name);
 
-  // The register in which an entry that was found in this slot can be changed. While the directory
-  // grows, the entry is moved first. Null: it is in another slot by now.
+  // The register in which an entry that was found in this slot can be changed. Null: it is in
+  // another slot by now. An entry that was found in the directory's own group while the directory
+  // grows is moved to its part by this, and so is in another slot, too: who has seen that an entry
+  // is not in a slot any more may rely on it that nothing comes of what was to be done in that one.
   struct Target {
     RegisterName name;
     uint64_t slot = 0;        // in the register
@@ -112,9 +114,9 @@ class EntryPlaces {
   static Result<Cell> Decode(const Result<RegisterValue>& read, InodeId directory,
                              std::string_view name);
   Result<Cell> Read(const RegisterName& register_name, InodeId directory, std::string_view name);
-  // The slot in its part; null: the entry is in another slot by now.
-  Result<std::optional<uint64_t>> MoveOver(const RegisterName& part, InodeId directory,
-                                           std::string_view name, uint64_t slot);
+  // If it is in this slot of the directory's own group.
+  Status MoveOver(const RegisterName& part, InodeId directory, std::string_view name,
+                  uint64_t slot);
   // The slot that it has made; null: somebody else was at it.
   Result<std::optional<uint64_t>> Put(const RegisterName& name, uint64_t slot,
                                       const std::optional<Entry>& entry, ChangeTerms terms);

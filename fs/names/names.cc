@@ -436,7 +436,10 @@ Result<std::optional<Names::Made>> Names::Make(InodeId directory, std::string_vi
   }
   const auto count = IsDirectory(inode) ? Subdirectories::kOneMore : Subdirectories::kSame;
   const Result<bool> touched = NoteGain(directory, place.directory, count, change.directory);
-  if (touched.has_value() && *touched) return std::optional(Made{id, stored, change.now.slot});
+  if (touched.has_value() && *touched) {
+    large_.Made(directory);
+    return std::optional(Made{id, stored, change.now.slot});
+  }
   const Changed taken = TakeBack({.directory = directory, .name = std::string(name), .seen = {}},
                                  change.now.slot, std::nullopt, touched);
   if (!taken.unknown()) Discard(id, stored);

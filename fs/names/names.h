@@ -45,6 +45,7 @@
 
 #include "base/mutex.h"
 #include "fs/names/directory_times.h"
+#include "fs/names/growth.h"
 #include "fs/names/records.h"
 #include "fs/turn.h"
 
@@ -64,6 +65,8 @@ class Names {
 
   // What the inodes of directories do not tell yet.
   DirectoryTimes& times() { return times_; }
+  // Told of names that are made, and by whoever lists.
+  LargeDirectories& large() { return large_; }
 
   // ENOENT. No rename of the inode is under way in what comes back.
   Result<StoredInode> Load(InodeId id);
@@ -347,6 +350,7 @@ class Names {
   Mutex notings_mutex_;
   std::map<InodeId, std::weak_ptr<Noting>> notings_ GUARDED_BY(notings_mutex_);
 
+  LargeDirectories large_;
   DirectoryTimes times_;
 };
 

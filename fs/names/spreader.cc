@@ -21,6 +21,7 @@ bool Spreader::WaitUntil(Time until) {
   const auto signal = runtime.NewSignal();
   while (runtime.Now() < until) {
     if (!GoesOn()) return false;
+    if (options_.waits) options_.waits();
     signal->WaitUntil(std::min<Time>(until, runtime.Now() + std::chrono::seconds(1)));
   }
   return GoesOn();

@@ -24,6 +24,7 @@ class Spreader {
     std::function<bool()> go_on;
     // What is being done, and with how many names that was done.
     std::function<void(std::string_view phase, uint64_t names)> progress;
+    std::function<void()> waits;  // told now and then while it waits for the next stage
     size_t names_at_once = 16;
     size_t names_in_page = 1000;
     Duration stage_lasts = kStageLasts;  // less only for tests of the tests

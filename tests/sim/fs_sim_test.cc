@@ -30,6 +30,7 @@
 #include "base/coding.h"
 #include "base/log.h"
 #include "fs/file_system.h"
+#include "fs/names/spreader.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/seeds.h"
 #include "tests/support/sim_runtime.h"
@@ -98,10 +99,13 @@ struct Expectation {
 
 class Storm {
  public:
-  Storm(uint64_t seed, int min_redundancy, bool collects = false)
+  // With `stage_lasts`, directories grow meanwhile, in stages that last so long.
+  Storm(uint64_t seed, int min_redundancy, bool collects = false,
+        std::optional<Duration> stage_lasts = {})
       : sim_(seed),
         machines_(sim_, {.drives = 4, .layout = {2, 2, 64 << 10}, .groups = 16}),
-        collects_(collects) {
+        collects_(collects),
+        stage_lasts_(stage_lasts) {
     SetLogLevel(LogLevel::kError);
     machines_.config().min_redundancy = min_redundancy;
   }
@@ -113,6 +117,7 @@ class Storm {
     }
     sim_.Spawn("weather", [this] { Weather(); });
     if (collects_ && sim_.Chance(0.3)) sim_.Spawn("collector", [this] { CollectAllTheTime(); });
+    if (stage_lasts_) sim_.Spawn("grower", [this] { GrowAllTheTime(); });
     sim_.Run();
     Inspect();
   }
@@ -122,6 +127,7 @@ class Storm {
   int touched() const { return touched_; }
   int made_later() const { return made_later_; }
   int exact_counts() const { return exact_counts_; }
+  int spread() const { return spread_; }
 
  private:
   struct Traveller {
@@ -228,6 +234,10 @@ class Storm {
   }
 
   void Step(FileSystem& fs, int host) {
+    // A stage of growing takes minutes.
+    if (stage_lasts_ && sim_.Chance(0.3)) {
+      sim_.Sleep(sim_.Between(std::chrono::milliseconds(1), 2 * *stage_lasts_ / 3));
+    }
     switch (sim_.Below(20)) {
       case 0:
       case 1:
@@ -560,6 +570,30 @@ class Storm {
     }
   }
 
+  // Directories grow, and whoever spreads them dies in the middle.
+  void GrowAllTheTime() {
+    while (hosts_done_ < kHosts) {
+      auto life = std::make_shared<ClientLife>();
+      const auto cluster = machines_.Open(life);
+      if (sim_.Chance(0.5)) life->CrashAfter(sim_.Below(3000));
+      while (cluster.has_value() && hosts_done_ < kHosts && !life->crashed()) {
+        Records records(**cluster);
+        Names names(records, [](InodeId, const Inode&, uint64_t) {});
+        Spreader::Options options;
+        options.stage_lasts = *stage_lasts_;
+        options.names_in_page = 1 + sim_.Below(20);
+        options.go_on = [&] { return hosts_done_ < kHosts && !life->crashed(); };
+        const InodeId directory =
+            sim_.Chance(0.5) ? kRootInode : directories_[sim_.Below(directories_.size())];
+        const auto report =
+            Spreader(**cluster, records, names, options).Run(directory, Spreader::Begin::kYes);
+        if (report.has_value() && report->ended) ++spread_;
+        sim_.Sleep(sim_.Between(std::chrono::milliseconds(1), std::chrono::milliseconds(200)));
+      }
+      sim_.Sleep(std::chrono::milliseconds(200));
+    }
+  }
+
   // All of them become full, after some puts more.
   void FillUp(std::set<DriveId>& ill) {
     const auto room = std::make_shared<std::atomic<int64_t>>(sim_.Below(60));
@@ -698,8 +732,9 @@ class Storm {
     }
   }
 
+  // With its inode: without attributes, a name may be listed whose maker died before it was one.
   bool IsListed(FileSystem& fs, InodeId directory, const std::string& name) {
-    const auto listed = fs.ReadDirectory(directory, "", 1000, false);
+    const auto listed = fs.ReadDirectory(directory, "", 1000, /*with_attributes=*/true);
     return !listed.has_value() ||
            std::any_of(listed->begin(), listed->end(),
                        [&](const auto& entry) { return entry.name == name; });
@@ -713,8 +748,10 @@ class Storm {
     for (const DirectoryEntry& entry : *listed) {
       // A rename of unknown outcome may have reached so few drives that only this look finds and
       // finishes it.
-      if (!fs.Lookup(directory, entry.name).has_value() && IsListed(fs, directory, entry.name)) {
-        Complain(fmt::format("{}/{} stands for nothing", path, entry.name));
+      const auto found = fs.Lookup(directory, entry.name);
+      if (!found.has_value() && IsListed(fs, directory, entry.name)) {
+        Complain(
+            fmt::format("{}/{} stands for nothing: {}", path, entry.name, found.error().message()));
       }
     }
     for (const DirectoryEntry& entry : *entries) {
@@ -743,6 +780,7 @@ class Storm {
   SimRuntime sim_;
   TestCluster machines_;
   const bool collects_;
+  const std::optional<Duration> stage_lasts_;
   std::vector<InodeId> directories_;  // p, q
   std::map<std::string, Expectation> files_;
   std::map<int, Traveller> travellers_;
@@ -759,6 +797,7 @@ class Storm {
   int touched_ = 0;
   int made_later_ = 0;
   int exact_counts_ = 0;
+  int spread_ = 0;  // how often a directory was found to be, wholly
   std::string complaint_;
 };
 
@@ -781,6 +820,31 @@ TEST(FsSim, WhatWasCommittedSurvivesTheStorm) {
     EXPECT_GT(made_later, 100) << "few files were made that appear later";
     EXPECT_GT(exact_counts, 0) << "in all files of several names somebody was left in doubt";
   }
+}
+
+TEST(FsSim, NothingIsMissedInDirectoriesThatGrow) {
+  const Seeds seeds = SeedsFromEnvironment(60);
+  int spread = 0;
+  for (uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
+    Storm storm(seed, 1, /*collects=*/true, kStageLasts);
+    storm.Run();
+    ASSERT_EQ(storm.complaint(), "") << "reproduce with SEED=" << seed;
+    spread += storm.spread();
+  }
+  if (seeds.end - seeds.first >= 50) {
+    EXPECT_GT(spread, 10);
+  }
+}
+
+// A test of the test: where a stage ends before everybody has heard of it, names are lost.
+TEST(FsSim, TheStormFindsDirectoriesThatGrowTooSoon) {
+  int found = 0;
+  for (uint64_t seed = 1; seed <= 400 && found == 0; ++seed) {
+    Storm storm(seed, 1, /*collects=*/false, std::chrono::seconds(1));
+    storm.Run();
+    if (!storm.complaint().empty()) ++found;
+  }
+  EXPECT_GT(found, 0);
 }
 
 // A test of the test: acknowledge stripes without redundancy, and the storm must notice.
