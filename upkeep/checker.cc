@@ -171,6 +171,8 @@ void Checker::TakeEntry(EntryFact fact, const Entry& entry) {
     // What is left of it where it was is not a name any more.
     if (fact.group != GroupOfPart(cluster_.map(), fact.directory, part)) return;
   }
+  const bool is_at_home = fact.group == cluster_.GroupOfObject(fact.directory);
+  if (!is_at_home || entry.move != Entry::Move::kNone) seem_grown_.insert(fact.directory);
   if (entry.move == Entry::Move::kMoved) {
     moved_.push_back(std::move(fact));
     return;

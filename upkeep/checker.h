@@ -124,8 +124,8 @@ class Checker {
   const std::vector<std::pair<InodeId, uint64_t>>& displaced_blocks() const { return displaced_; }
   // Directories that have grown, or do, as they were found.
   const std::map<InodeId, DirectoryParts>& grown() const { return grown_; }
-  // Entries that were moved to other groups, and say so where they were.
-  const std::vector<EntryFact>& moved_entries() const { return moved_; }
+  // Also of a directory that is lost: entries of it say so.
+  bool SeemsGrown(InodeId directory) const { return seem_grown_.contains(directory); }
   std::string Path(InodeId id) const { return PathOf(facts_, id); }
   std::string Path(const EntryFact& entry) const { return PathOf(facts_, entry); }
 
@@ -216,7 +216,8 @@ class Checker {
   std::vector<std::pair<InodeId, uint64_t>> suspects_;  // blocks that seem to lack shards
   std::vector<std::pair<InodeId, uint64_t>> displaced_;
   std::map<InodeId, DirectoryParts> grown_;
-  std::vector<EntryFact> moved_;
+  std::set<InodeId> seem_grown_;
+  std::vector<EntryFact> moved_;       // entries that were moved, and say so where they were
   std::vector<LackingBlock> lacking_;  // of the suspects, those that do
 };
 

@@ -70,6 +70,7 @@ class Recovery {
   Status FindLost() {
     Checker checker(cluster_, {.data = false, .progress = progress_});
     checker.Run();
+    has_grown_ = checker.SeemsGrown(id_);
     const auto undecided = checker.undecided_inodes().find(id_);
     if (undecided != checker.undecided_inodes().end()) return undecided->second;
     const auto lost = checker.lost_inodes().find(id_);
@@ -117,6 +118,11 @@ class Recovery {
       inode.owner = TRY(OwnerOf(place.directory));
       inode.accessed = inode.modified = now;
     }
+    const bool may_hide = MayHideNames(inode.parts);
+    if (may_hide) {
+      inode.parts = {.bits = BitsFor(cluster_.map()), .stage = DirectoryParts::Stage::kMoving};
+      TRY(ShowMoved());
+    }
     inode.links = 1;  // nobody has counted its subdirectories
     inode.parent = place.directory;
     inode.named = GivenName{place.directory, place.name};
@@ -127,6 +133,21 @@ class Recovery {
     if (!is_named && !TRY(names_.Reattach(id_, *inode.named))) {
       return Fail(EEXIST, "{}: others were at it meanwhile; `pinstripe repair` gives it a name",
                   path_);
+    }
+    return {};
+  }
+
+  // The copy may be from before the directory had grown, or had grown so far. What was moved by
+  // then is not looked for in its part.
+  bool MayHideNames(const DirectoryParts& parts) const {
+    if (parts.bits != 0 && parts.stage != DirectoryParts::Stage::kMoving) return false;
+    return has_grown_;
+  }
+  bool IsInPart(const EntryFact& entry) const { return entry.group != cluster_.GroupOfObject(id_); }
+  // Says so of all these where they were, as if it had not ended: a collection ends it.
+  Status ShowMoved() {
+    for (const EntryFact& entry : lost_.contents) {
+      if (IsInPart(entry)) TRY(records_.places().MarkMoved(id_, entry.name));
     }
     return {};
   }
@@ -389,6 +410,7 @@ class Recovery {
   const std::string path_;
   const RecoverProgress& progress_;
   Records records_;
+  bool has_grown_ = false;  // entries say so of a directory
   Names names_;
   LostInode lost_;
   std::vector<std::string> paths_;                              // of its names

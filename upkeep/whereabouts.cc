@@ -48,7 +48,7 @@ class Finder {
     found_.size = inode.size;
     found_.inline_bytes = inode.inline_data.size();
     if (const InodeId directory = DirectoryOf(inode); directory != 0) {
-      AddRegister("name", cluster_.GroupOfObject(directory));
+      AddRegister("name", GroupOfName(directory, inode));
     }
     AddRegister("inode", cluster_.GroupOfObject(id_));
     for (const InodeId keeper : inode.keepers) {
@@ -67,6 +67,15 @@ class Finder {
     const auto entry = records_.FindEntry(inode.named->directory, inode.named->name);
     const bool is_its_name = entry.has_value() && entry->entry && entry->entry->inode == id_;
     return is_its_name ? inode.named->directory : 0;
+  }
+
+  // As far as it is known by which name it is in there: in a directory that has grown that tells.
+  uint32_t GroupOfName(InodeId directory, const Inode& inode) {
+    const bool is_known = records_.FindInode(directory).has_value();
+    if (!is_known || !inode.named || inode.named->directory != directory) {
+      return cluster_.GroupOfObject(directory);
+    }
+    return records_.places().GroupFor(directory, inode.named->name);
   }
 
   Whereabouts::Part& PartOf(std::string_view what, const std::string& form, int shards,

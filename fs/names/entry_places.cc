@@ -238,6 +238,14 @@ Result<bool> EntryPlaces::Copy(InodeId directory, uint8_t bits, const Listed& li
   return Failed(TooBusy(directory, listed.name));
 }
 
+Status EntryPlaces::MarkMoved(InodeId directory, std::string_view name) {
+  const RegisterName home = Home(directory, name);
+  const Cell here = TRY(Read(home, directory, name));
+  if (here.entry) return {};
+  TRY(Put(home, here.slot, Moved(), kSafely));
+  return {};
+}
+
 Status EntryPlaces::Clear(InodeId directory, const Listed& left) {
   TRY(Put(Home(directory, left.name), left.slot, std::nullopt, kFreely));
   return {};

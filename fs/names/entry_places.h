@@ -93,6 +93,9 @@ class EntryPlaces {
   Result<bool> Copy(InodeId directory, uint8_t bits, const Listed& there);
   // What lies in the directory's own group from `first` on, and is not of part 0.
   Result<Page> ListLeft(InodeId directory, uint8_t bits, std::string_view first, size_t max);
+  // Says that what is in the part counts, if nothing is left of the entry in the directory's own
+  // group. For upkeep/recovery.h.
+  Status MarkMoved(InodeId directory, std::string_view name);
   // Such a one goes, unless it has changed since it was listed.
   Status Clear(InodeId directory, const Listed& left);
 

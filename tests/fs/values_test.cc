@@ -384,6 +384,41 @@ TEST(InodeTest, KeepersThatCannotBeAreRefused) {
   }
 }
 
+TEST(InodeTest, BytesOfADirectoryThatHasGrownNeverChange) {
+  Inode directory;
+  directory.kind = FileKind::kDirectory;
+  directory.parent = 7;
+  directory.parts = {.bits = 9, .stage = DirectoryParts::Stage::kClearing};
+  EXPECT_EQ(Hex(AsBytes(directory.Encode(9))).substr(2 * (4 + 12 + 32)),
+            "01"
+            "08"
+            "0000000000000007"
+            "0d"
+            "02"
+            "09"
+            "02");
+  EXPECT_EQ(*Inode::Decode(directory.Encode(9), 9), directory);
+}
+
+TEST(InodeTest, PartsThatCannotBeAreRefused) {
+  Inode directory;
+  directory.kind = FileKind::kDirectory;
+  directory.parent = 7;
+  directory.parts.bits = 1;
+  const std::string good = directory.Encode(9);
+  ASSERT_OK(Inode::Decode(good, 9));
+  for (const auto& [bits, stage] : {std::pair(0, 0), {17, 0}, {1, 3}}) {
+    std::string bad = good;
+    bad[bad.size() - 2] = static_cast<char>(bits);
+    bad[bad.size() - 1] = static_cast<char>(stage);
+    EXPECT_FAILS(Inode::Decode(bad, 9), EBADMSG) << bits << " " << stage;
+  }
+  EXPECT_FAILS(Inode::Decode(good.substr(0, good.size() - 2) + '\1', 9), EBADMSG);
+  Inode file;
+  file.parts.bits = 1;
+  EXPECT_FAILS(Inode::Decode(file.Encode(9), 9), EBADMSG) << "it is not a directory";
+}
+
 TEST(InodeTest, BytesOfADeviceNeverChange) {
   Inode device;
   device.kind = FileKind::kCharacterDevice;
@@ -513,6 +548,31 @@ TEST(EntryTest, BytesNeverChange) {
             "01"
             "09000000000000000000000000000000");
   EXPECT_EQ(*Entry::Decode(moved.Encode()), moved);
+  Entry on_its_way = moved;
+  on_its_way.move = Entry::Move::kMoving;
+  EXPECT_EQ(Hex(AsBytes(on_its_way.Encode())),
+            "01"
+            "0000000000000005"
+            "02"
+            "03"
+            "09000000000000000000000000000000");
+  EXPECT_EQ(*Entry::Decode(on_its_way.Encode()), on_its_way);
+  Entry gone;
+  gone.move = Entry::Move::kMoved;
+  EXPECT_EQ(Hex(AsBytes(gone.Encode())),
+            "01"
+            "0000000000000000"
+            "00"
+            "04");
+  EXPECT_EQ(*Entry::Decode(gone.Encode()), gone);
+  for (const uint8_t flags : {5, 6, 8, 128}) {
+    std::string bad = gone.Encode();
+    bad.back() = static_cast<char>(flags);
+    EXPECT_FAILS(Entry::Decode(bad), EBADMSG) << int{flags};
+  }
+  std::string of_something = plain.Encode();
+  of_something.back() = 4;
+  EXPECT_FAILS(Entry::Decode(of_something), EBADMSG);
   EXPECT_FAILS(Entry::Decode(""), EBADMSG);
   EXPECT_FAILS(Entry::Decode(plain.Encode() + "x"), EBADMSG);
   EXPECT_FAILS(Entry::Decode(Entry{.inode = 0}.Encode()), EBADMSG);

@@ -13,8 +13,12 @@ namespace pinstripe {
 RecordKind EntryKind() {
   const Entry plain{.inode = 5, .kind = FileKind::kRegular};
   const Entry renamed{.inode = 6, .kind = FileKind::kDirectory, .nonce = RenameNonce{1, 2, 3}};
+  Entry on_its_way = renamed;
+  on_its_way.move = Entry::Move::kMoving;
+  Entry moved;
+  moved.move = Entry::Move::kMoved;
   return {.name = "directory entry",
-          .examples = {plain.Encode(), renamed.Encode()},
+          .examples = {plain.Encode(), renamed.Encode(), on_its_way.Encode(), moved.Encode()},
           .again = [](std::string_view bytes) {
             return Entry::Decode(bytes).map([](const Entry& entry) { return entry.Encode(); });
           }};

@@ -31,6 +31,7 @@
 #include "cluster/map/features.h"
 #include "cluster/membership/epoch_change.h"
 #include "fs/file_system.h"
+#include "fs/names/spreader.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/seeds.h"
@@ -131,6 +132,30 @@ Status Pack(Cluster& cluster) {
   TRY(packer.Run(kRootInode));
   packer.WaitUntilFree();
   return {};
+}
+
+// With everything that there is, and calling `meanwhile` before the first name is moved and after
+// each stage.
+Status Spread(Cluster& cluster, FileSystem& fs, const std::string& path,
+              const std::function<Status(int)>& meanwhile) {
+  const auto directory = TRY(fs.Resolve(path)).inode;
+  Records records(cluster);
+  Names names(records, [](InodeId, const Inode&, uint64_t) {});
+  int stages = 0;
+  std::optional<DirectoryParts> parts;
+  Status status;
+  Spreader::Options options;
+  options.names_in_page = 1;
+  options.go_on = [&] {
+    const auto now = records.FindInode(directory);
+    if (!now.has_value() || !*now) return false;
+    if (parts == (*now)->inode.parts) return true;
+    parts = (*now)->inode.parts;
+    status = meanwhile(stages++);
+    return status.ok();
+  };
+  TRY(Spreader(cluster, records, names, options).Run(directory, Spreader::Begin::kYes));
+  return status;
 }
 
 // Directories are "/p" and "/q", in groups of their own.
@@ -343,6 +368,31 @@ std::vector<Operation> Operations() {
          TRY(Unlink(fs, "/p/b"));
          cluster.runtime().NewSignal()->WaitUntil(cluster.runtime().Now() + 70s);
          return Pack(cluster);
+       }});
+  // In the order of what is done: each of these may be the last that was kept.
+  const Tree four = {{"/p/a", "A"}, {"/p/b", "B"}, {"/p/c", "C"}, {"/p/d", "D"}};
+  const auto without = [&](const std::vector<std::string>& gone, Tree more) {
+    Tree tree = with(four);
+    for (const std::string& path : gone) tree.erase(path);
+    tree.insert(more.begin(), more.end());
+    return tree;
+  };
+  add({.name = "spread a directory and rename in it",
+       .before = with(four),
+       .after = {with(four), without({"/p/a"}, {{"/p/e", "A"}}),
+                 without({"/p/a", "/p/b"}, {{"/p/e", "A"}, {"/p/f", "B"}}),
+                 without({"/p/a", "/p/b", "/p/c"}, {{"/p/e", "A"}, {"/p/f", "B"}, {"/q/c", "C"}})},
+       .is_safe = true,
+       .run = {},
+       .run_with_cluster = [](Cluster& cluster, FileSystem& fs) {
+         return Spread(cluster, fs, "/p", [&](int stage) -> Status {
+           switch (stage) {
+             case 1: return Rename(fs, "/p/a", "/p/e");
+             case 2: return Rename(fs, "/p/b", "/p/f");
+             case 3: return Rename(fs, "/p/c", "/q/c");
+             default: return {};
+           }
+         });
        }});
   return all;
 }

@@ -52,32 +52,6 @@ class LostInodesTest : public FsTest {
     return problems;
   }
 
-  // All but so many of the copies of a register. Gives back a drive that has one still.
-  DriveId LoseCopies(uint64_t object, const std::string& key, size_t left = 0) {
-    const std::string record = Writer()
-                                   .Raw(ClusterPrefix("test"))
-                                   .Raw("R")
-                                   .U32(host_.cluster->GroupOfObject(object))
-                                   .Raw(key)
-                                   .Take();
-    size_t found = 0;
-    DriveId left_on = 0;
-    for (DriveId drive = 1; drive <= machines_.size(); ++drive) {
-      Gather<Result<pinstripe::Record>> gets(sim_);
-      machines_.memory(drive).Get(record, {}, Time::max(), gets.Ask(0));
-      if (!gets.Next(Time::max())->value.has_value()) continue;
-      if (++found <= left) {
-        left_on = drive;
-        continue;
-      }
-      Gather<Status> deletes(sim_);
-      machines_.memory(drive).Delete(record, Expected::Any(), Durability::kWriteBack, Time::max(),
-                                     deletes.Ask(0));
-      EXPECT_OK(deletes.Next(Time::max())->value);
-    }
-    EXPECT_GE(found, 4u);
-    return left_on;
-  }
   DriveId LoseInode(InodeId id, size_t left = 0) {
     sim_.Sleep(seconds(5));  // until all that was on its way has come
     return LoseCopies(id, Writer().Raw("I").U64(id).Take(), left);
