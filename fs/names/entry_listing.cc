@@ -129,7 +129,8 @@ Result<std::optional<EntryPlaces::Page>> EntryPlaces::ListBy(const DirectoryPart
   }
   for (const std::string& name : doubtful) {
     const auto found = TRY(FindBy(parts, directory, name));
-    if (found && found->entry) {
+    if (!found) return std::optional<Page>();
+    if (found->entry) {
       names[name] = {name, *found->entry, found->slot};
     } else {
       names.erase(name);

@@ -107,6 +107,8 @@ Result<std::optional<StoredEntry>> EntryPlaces::Judge(const RegisterName& asked,
   // Nothing is on its way where the directory does not grow: it has begun to since it was read.
   const bool grows = part && !is_in_part;
   if (cell.Is(Move::kMoving) && !grows) return std::optional<StoredEntry>();
+  // It may have ended to grow, and the entry have been made since.
+  if (!cell.entry && grows) return std::optional<StoredEntry>();
   return std::optional(StoredEntry{.entry = AtRest(std::move(cell.entry)),
                                    .slot = cell.slot + (is_in_part ? kSlotsInParts : 0)});
 }
@@ -119,10 +121,26 @@ Result<std::optional<StoredEntry>> EntryPlaces::FindBy(const DirectoryParts& par
   const Result<RegisterValue> read = cluster_.registers().Read(asked);
   auto found = TRY(Judge(asked, read, directory, name, parts));
   if (found || !grows) return found;
+  if (!read->value) return FindAbsent(directory, name, *part, read->slot);
   // It was moved, before its part is read.
   DirectoryParts after = parts;
   after.stage = Stage::kClearing;
   return Judge(*part, cluster_.registers().Read(*part), directory, name, after);
+}
+
+Result<bool> EntryPlaces::StillGrows(InodeId directory) {
+  Forget(directory);
+  return TRY(PartsOf(directory)).parts.stage == Stage::kMoving;
+}
+
+// What is in the part alone counts if the directory has ended to grow. Else it is what a loss of
+// power has left of a move.
+Result<std::optional<StoredEntry>> EntryPlaces::FindAbsent(InodeId directory, std::string_view name,
+                                                           const RegisterName& part,
+                                                           uint64_t slot) {
+  const Cell there = TRY(Read(part, directory, name));
+  if (there.entry && !TRY(StillGrows(directory))) return std::optional<StoredEntry>();
+  return std::optional(StoredEntry{std::nullopt, slot});
 }
 
 Result<StoredEntry> EntryPlaces::Find(InodeId directory, std::string_view name) {
@@ -203,6 +221,8 @@ Status EntryPlaces::MoveOver(const RegisterName& part, InodeId directory, std::s
       slot = *begun;
     }
     const std::optional<Entry> entry = AtRest(here.entry);
+    // If the directory has ended to grow, somebody has made it in its part.
+    if (!entry && there.entry && !TRY(StillGrows(directory))) return {};
     if (there.entry != entry) {
       if (!TRY(Put(part, there.slot, entry, kSafely))) continue;
     } else if (entry) {
@@ -215,10 +235,10 @@ Status EntryPlaces::MoveOver(const RegisterName& part, InodeId directory, std::s
   return TooBusy(directory, name);
 }
 
-Result<bool> EntryPlaces::Copy(InodeId directory, uint8_t bits, const Listed& listed) {
+Result<std::optional<uint64_t>> EntryPlaces::Copy(InodeId directory, uint8_t bits,
+                                                  const Listed& listed) {
   const auto part = Part(directory, listed.name, bits);
-  if (!part) return true;
-  bool was_there = true;
+  if (!part) return std::optional<uint64_t>();
   for (Attempts attempts; attempts.Next(); attempts.Pause(cluster_.runtime())) {
     const Cell there = TRY(Read(*part, directory, listed.name));
     const RegisterName home = Home(directory, listed.name);
@@ -226,16 +246,19 @@ Result<bool> EntryPlaces::Copy(InodeId directory, uint8_t bits, const Listed& li
     const bool is_new = attempts.IsFirst() && listed.entry.move == Move::kNone;
     const Cell here =
         is_new ? Cell{listed.entry, listed.slot} : TRY(Read(home, directory, listed.name));
-    if (!here.entry || here.Is(Move::kMoved)) return was_there;
-    if (!here.Is(Move::kMoving)) {
-      was_there = false;
-      if (!TRY(Put(home, here.slot, Moving(*here.entry), kFreely))) continue;
-    }
-    if (there.entry == AtRest(here.entry)) return was_there;
-    was_there = false;
-    if (TRY(Put(*part, there.slot, AtRest(here.entry), kFreely))) return false;
+    if (!here.entry || here.Is(Move::kMoved)) return std::optional<uint64_t>();
+    std::optional<uint64_t> slot = here.slot;
+    if (!here.Is(Move::kMoving)) slot = TRY(Put(home, here.slot, Moving(*here.entry), kFreely));
+    if (!slot) continue;
+    if (there.entry == AtRest(here.entry)) return slot;
+    if (TRY(Put(*part, there.slot, AtRest(here.entry), kFreely))) return slot;
   }
   return Failed(TooBusy(directory, listed.name));
+}
+
+Status EntryPlaces::EndMove(InodeId directory, std::string_view name, uint64_t slot) {
+  TRY(Put(Home(directory, name), slot, Moved(), kSafely));
+  return {};
 }
 
 Status EntryPlaces::MarkMoved(InodeId directory, std::string_view name) {

@@ -89,8 +89,10 @@ class EntryPlaces {
   Result<Page> List(InodeId directory, std::string_view first, size_t max, RegisterHolding* mark);
 
   // The steps of moving one entry of a directory that grows to its part, for fs/names/spreader.h.
-  // True: it was there already. Nothing is made safe from power loss.
-  Result<bool> Copy(InodeId directory, uint8_t bits, const Listed& there);
+  // What it copies is to be made safe from power loss before it is said that it was moved. The slot
+  // of the entry that is on its way; null: it is not there any more, or was moved.
+  Result<std::optional<uint64_t>> Copy(InodeId directory, uint8_t bits, const Listed& listed);
+  Status EndMove(InodeId directory, std::string_view name, uint64_t slot);
   // What lies in the directory's own group from `first` on, and is not of part 0.
   Result<Page> ListLeft(InodeId directory, uint8_t bits, std::string_view first, size_t max);
   // Says that what is in the part counts, if nothing is left of the entry in the directory's own
@@ -108,6 +110,11 @@ class EntryPlaces {
 
   Result<std::optional<StoredEntry>> FindBy(const DirectoryParts& parts, InodeId directory,
                                             std::string_view name);
+  // Of one that is not in the directory's own group, while the directory was known to grow.
+  Result<std::optional<StoredEntry>> FindAbsent(InodeId directory, std::string_view name,
+                                                const RegisterName& part, uint64_t slot);
+  // By its inode, as it is now.
+  Result<bool> StillGrows(InodeId directory);
   // What is in the register; an entry on its way says so.
   struct Cell {
     std::optional<Entry> entry;

@@ -1,7 +1,6 @@
 #include "fs/names/spreader.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <vector>
 
@@ -68,8 +67,6 @@ Result<Spreader::Report> Spreader::Run(InodeId directory, Begin begin) {
         if (*moved == 0 && !WaitUntil(since + options_.stage_lasts)) return report;
         continue;
       }
-      // A loss of power must not take what is in the parts once it counts.
-      TRY(records_.SyncChanges());
       next.stage = Stage::kClearing;
     } else {
       const bool is_settled = parts.stage == Stage::kSettled;
@@ -86,54 +83,69 @@ Result<Spreader::Report> Spreader::Run(InodeId directory, Begin begin) {
 
 Result<std::optional<uint64_t>> Spreader::MoveAll(InodeId directory, uint8_t bits, Report& report) {
   const auto moved = TRY(ForAllLeft(directory, bits, "moving names to their parts",
-                                    [&](const Records::ListedEntry& listed) -> Result<bool> {
-                                      if (listed.entry.move == Entry::Move::kMoved) return false;
-                                      return !TRY(records_.places().Copy(directory, bits, listed));
+                                    [&](Left some) -> Result<uint64_t> {
+                                      std::erase_if(some, [](const Records::ListedEntry& listed) {
+                                        return listed.entry.move == Entry::Move::kMoved;
+                                      });
+                                      TRY(MoveSome(directory, bits, some));
+                                      return some.size();
                                     }));
   report.moved += moved.value_or(0);
   return moved;
 }
 
+// Once it is said of an entry that it was moved, what is in its part may change: it must be safe
+// from power loss before that, and so must be what is said.
+Status Spreader::MoveSome(InodeId directory, uint8_t bits, const Left& some) {
+  if (some.empty()) return {};
+  std::vector<std::optional<uint64_t>> slots(some.size());
+  TRY(ForEach(some, [&](size_t i) -> Status {
+    slots[i] = TRY(records_.places().Copy(directory, bits, some[i]));
+    return {};
+  }));
+  TRY(records_.SyncChanges());
+  return ForEach(some, [&](size_t i) {
+    return slots[i] ? records_.places().EndMove(directory, some[i].name, *slots[i]) : Status();
+  });
+}
+
 Result<bool> Spreader::ClearAll(InodeId directory, uint8_t bits, Report& report) {
-  const auto cleared = TRY(ForAllLeft(directory, bits, "clearing what is left",
-                                      [&](const Records::ListedEntry& listed) -> Result<bool> {
-                                        TRY(records_.places().Clear(directory, listed));
-                                        return true;
-                                      }));
+  const auto cleared =
+      TRY(ForAllLeft(directory, bits, "clearing what is left", [&](Left some) -> Result<uint64_t> {
+        TRY(ForEach(some, [&](size_t i) { return records_.places().Clear(directory, some[i]); }));
+        return some.size();
+      }));
   report.cleared += cleared.value_or(0);
   return cleared.has_value();
 }
 
-Result<std::optional<uint64_t>> Spreader::ForAllLeft(InodeId directory, uint8_t bits,
-                                                     std::string_view phase, const ForEach& work) {
-  std::atomic<uint64_t> counted = 0;
-  uint64_t looked_at = 0;
+Status Spreader::ForEach(const Left& some, const std::function<Status(size_t)>& work) {
   Mutex mutex;
   Status failure;
+  SideBySide(cluster_.runtime(), "spread", some.size(), options_.names_at_once, [&](size_t i) {
+    const Status status = work(i);
+    const MutexLock lock(mutex);
+    if (failure.ok()) failure = status;
+  });
+  return failure;
+}
+
+Result<std::optional<uint64_t>> Spreader::ForAllLeft(
+    InodeId directory, uint8_t bits, std::string_view phase,
+    const std::function<Result<uint64_t>(Left)>& work) {
+  uint64_t count = 0;
+  uint64_t looked_at = 0;
   std::optional<std::string> next = "";
   while (next) {
     if (!GoesOn()) return std::optional<uint64_t>();
-    const Records::Page page =
+    Records::Page page =
         TRY(records_.places().ListLeft(directory, bits, *next, options_.names_in_page));
-    SideBySide(cluster_.runtime(), "spread", page.entries.size(), options_.names_at_once,
-               [&](size_t i) {
-                 const Result<bool> counts = work(page.entries[i]);
-                 if (counts.has_value()) {
-                   counted += *counts ? 1 : 0;
-                   return;
-                 }
-                 const MutexLock lock(mutex);
-                 if (failure.ok()) failure = counts.error();
-               });
-    {
-      const MutexLock lock(mutex);
-      TRY(failure);
-    }
     looked_at += page.entries.size();
+    next = std::move(page.next);
+    count += TRY(work(std::move(page.entries)));
     if (options_.progress) options_.progress(phase, looked_at);
-    next = page.next;
   }
-  return std::optional(counted.load());
+  return std::optional(count);
 }
 
 }  // namespace pinstripe

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <string_view>
+#include <vector>
 
 #include "fs/names/names.h"
 #include "fs/names/records.h"
@@ -25,7 +26,7 @@ class Spreader {
     // What is being done, and with how many names that was done.
     std::function<void(std::string_view phase, uint64_t names)> progress;
     std::function<void()> waits;  // told now and then while it waits for the next stage
-    size_t names_at_once = 16;
+    size_t names_at_once = 32;
     size_t names_in_page = 1000;
     Duration stage_lasts = kStageLasts;  // less only for tests of the tests
   };
@@ -48,14 +49,19 @@ class Spreader {
   bool GoesOn() const { return options_.go_on == nullptr || options_.go_on(); }
   bool WaitUntil(Time until);
   Status SetParts(InodeId directory, const DirectoryParts& from, const DirectoryParts& to);
-  // How many names were not in their parts when it came to them; null: it was ended.
+  // How many names had not been moved when it came to them; null: it was ended.
   Result<std::optional<uint64_t>> MoveAll(InodeId directory, uint8_t bits, Report& report);
   // False: it was ended.
   Result<bool> ClearAll(InodeId directory, uint8_t bits, Report& report);
-  // Does something for all that is left in the directory's own group; null: it was ended.
-  using ForEach = std::function<Result<bool>(const Records::ListedEntry&)>;
+  // Does something for all that is left in the directory's own group, some of it at a time. The sum
+  // of what that answers; null: it was ended.
+  using Left = std::vector<Records::ListedEntry>;
   Result<std::optional<uint64_t>> ForAllLeft(InodeId directory, uint8_t bits,
-                                             std::string_view phase, const ForEach& work);
+                                             std::string_view phase,
+                                             const std::function<Result<uint64_t>(Left)>& work);
+  Status MoveSome(InodeId directory, uint8_t bits, const Left& some);
+  // The first failure, once all was tried.
+  Status ForEach(const Left& some, const std::function<Status(size_t)>& work);
 
   Cluster& cluster_;
   Records& records_;

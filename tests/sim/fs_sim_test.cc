@@ -234,9 +234,17 @@ class Storm {
   }
 
   void Step(FileSystem& fs, int host) {
-    // A stage of growing takes minutes.
-    if (stage_lasts_ && sim_.Chance(0.3)) {
-      sim_.Sleep(sim_.Between(std::chrono::milliseconds(1), 2 * *stage_lasts_ / 3));
+    // A stage of growing takes minutes. What is done about when it ends is what tells.
+    if (stage_lasts_ && sim_.Chance(0.2)) {
+      const Time until = stage_began_ + *stage_lasts_ +
+                         sim_.Between(-std::chrono::seconds(10), std::chrono::seconds(10));
+      if (sim_.Chance(0.2)) {
+        sim_.Sleep(sim_.Between(std::chrono::milliseconds(1), *stage_lasts_));
+      } else if (until > sim_.Now()) {
+        sim_.Sleep(until - sim_.Now());
+      }
+    } else if (stage_lasts_) {
+      sim_.Sleep(sim_.Between(std::chrono::milliseconds(1), std::chrono::seconds(4)));
     }
     switch (sim_.Below(20)) {
       case 0:
@@ -583,6 +591,11 @@ class Storm {
         options.stage_lasts = *stage_lasts_;
         options.names_in_page = 1 + sim_.Below(20);
         options.go_on = [&] { return hosts_done_ < kHosts && !life->crashed(); };
+        bool waits = false;
+        options.progress = [&](std::string_view, uint64_t) { waits = false; };
+        options.waits = [&] {
+          if (!std::exchange(waits, true)) stage_began_ = sim_.Now();
+        };
         const InodeId directory =
             sim_.Chance(0.5) ? kRootInode : directories_[sim_.Below(directories_.size())];
         const auto report =
@@ -797,7 +810,8 @@ class Storm {
   int touched_ = 0;
   int made_later_ = 0;
   int exact_counts_ = 0;
-  int spread_ = 0;  // how often a directory was found to be, wholly
+  Time stage_began_{};  // of the growth of a directory, about
+  int spread_ = 0;      // how often a directory was found to be, wholly
   std::string complaint_;
 };
 

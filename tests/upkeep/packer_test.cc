@@ -483,7 +483,7 @@ TEST_F(PackerTest, AProcessThatDiesAnywhereLosesNothing) {
   }
   EXPECT_GT(deaths, 20);
   sim_.Sleep(minutes(4));
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 6; ++i) {
     Collector collector(*host_.cluster, {.older_than = seconds(-1)});
     EXPECT_THAT(collector.Run().not_collected, IsEmpty());
     sim_.Sleep(minutes(4));
