@@ -18,6 +18,7 @@ using Stage = DirectoryParts::Stage;
 
 class SpreaderTest : public FsTest {
  protected:
+  using FsTest::FsTest;
   void SetUp() override {
     FsTest::SetUp();
     other_ = NewHost();
@@ -31,9 +32,8 @@ class SpreaderTest : public FsTest {
     return Spreader(*other_.cluster, records, names, std::move(options)).Run(directory_, begin);
   }
   // Until it is in this stage, and so is what it found of the first `names`.
-  void SpreadUntil(Stage stage, uint64_t names = 0) {
+  void SpreadUntil(Stage stage, uint64_t names = 0, Spreader::Options options = {}) {
     uint64_t done = 0;
-    Spreader::Options options;
     options.names_in_page = 10;
     options.progress = [&](std::string_view, uint64_t so_far) { done = so_far; };
     options.go_on = [&] {
@@ -182,6 +182,40 @@ TEST_F(SpreaderTest, AHostThatHasNotHeardOfItHarmsNothing) {
   ExpectNothingIsWrong();
 }
 
+// To its knowledge the directory still grows, and what is not in the directory's own group is not
+// there. Others make things in the parts alone by then.
+TEST_F(SpreaderTest, AHostThatHasNotHeardOfItsEndFindsWhatWasMadeSince) {
+  MakeMany(20);
+  Host third = NewHost();
+  Records late(*third.cluster);
+  const auto name = [](int i) { return "new" + std::to_string(i); };
+  std::vector<StoredEntry> seen(10);
+  Spreader::Options options;
+  options.waits = [&] {
+    ASSERT_OK(late.FindInode(directory_));
+    for (int i = 0; i < 10; ++i) seen[i] = *late.FindEntry(directory_, name(i));
+  };
+  SpreadUntil(Stage::kClearing, 0, options);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_FALSE(seen[i].entry);
+    const auto made = fs_->MakeNode(directory_, name(i), FileKind::kRegular, 0644, {}, {});
+    ASSERT_OK(made);
+    if (i % 2 == 0) {
+      const auto found = late.FindEntry(directory_, name(i));
+      ASSERT_OK(found);
+      ASSERT_TRUE(found->entry) << name(i);
+      EXPECT_EQ(found->entry->inode, made->inode);
+    } else {
+      const pinstripe::Entry entry{.inode = 4711, .kind = FileKind::kRegular, .nonce = {}};
+      const auto change = late.ChangeEntry(directory_, name(i), seen[i].slot, entry);
+      EXPECT_OK(change.why);
+      EXPECT_EQ(change.effect, Effect::kRefused);
+      EXPECT_EQ(change.now.entry->inode, made->inode);
+    }
+    EXPECT_EQ(fs_->Lookup(directory_, name(i))->inode, made->inode);
+  }
+}
+
 TEST_F(SpreaderTest, ADirectoryIsRemovedOnlyIfNothingIsInIt) {
   MakeMany(20);
   for (const Stage stage : {Stage::kMoving, Stage::kClearing, Stage::kSettled}) {
@@ -218,6 +252,34 @@ TEST_F(SpreaderTest, AFileThatIsMadeInItLiesBesideItsEntry) {
     groups.insert(group);
   }
   EXPECT_GT(groups.size(), 25u);
+}
+
+class SpreaderPowerTest : public SpreaderTest {
+ protected:
+  SpreaderPowerTest()
+      : SpreaderTest({.drives = 9, .layout = {2, 1, 64 << 10}, .loses_power = true}) {}
+};
+
+// What was safe where it was is safe where it goes.
+TEST_F(SpreaderPowerTest, ALossOfPowerTakesNoNameThatWasSafe) {
+  const std::set<std::string> names = MakeMany(60);
+  ASSERT_OK(fs_->SyncDirectory(directory_));
+  for (const int step : {1, 2, 3, 4}) {
+    switch (step) {
+      case 1: SpreadUntil(Stage::kMoving, 20); break;
+      case 2: SpreadUntil(Stage::kMoving, 50); break;
+      case 3: SpreadUntil(Stage::kClearing); break;
+      default: ASSERT_OK(Spread());
+    }
+    other_ = Host();
+    host_ = Host();
+    for (DriveId id = 1; id <= machines_.size(); ++id) machines_.LosePower(id, 0);
+    sim_.Sleep(std::chrono::seconds(5));
+    host_ = NewHost();
+    other_ = NewHost();
+    fs_ = host_.fs.get();
+    ExpectNames(names);
+  }
 }
 
 TEST_F(SpreaderTest, OnlyADirectoryIsSpread) {
