@@ -14,13 +14,13 @@
 namespace pinstripe {
 namespace {
 
-struct SpreadOptions {
+struct SpreadRequest {
   std::string config;
   std::string directory;
   bool json = false;
 };
 
-std::string Text(const SpreadOptions& options, const Spreader::Report& report) {
+std::string Text(const SpreadRequest& options, const SpreadReport& report) {
   if (report.moved == 0 && report.cleared == 0) {
     return fmt::format("{} is spread over all drives already\n", options.directory);
   }
@@ -28,7 +28,7 @@ std::string Text(const SpreadOptions& options, const Spreader::Report& report) {
                      report.moved);
 }
 
-Result<int> RunSpreadCommand(Runtime& runtime, const SpreadOptions& options) {
+Result<int> RunSpreadCommand(Runtime& runtime, const SpreadRequest& options) {
   const auto connected = TRY(ConnectCommand(runtime, options.config));
   Cluster& cluster = connected->cluster();
   const InodeId directory = TRY(FindDirectory(cluster, options.directory));
@@ -46,7 +46,7 @@ Result<int> RunSpreadCommand(Runtime& runtime, const SpreadOptions& options) {
 }  // namespace
 
 void AddSpreadCommand(CLI::App& app, Action& chosen) {
-  auto options = std::make_shared<SpreadOptions>();
+  auto options = std::make_shared<SpreadRequest>();
   CLI::App* command =
       app.add_subcommand("spread", "Spread the names of a very large directory over all drives");
   command->add_option("CONFIG", options->config, "cluster.toml")->required();

@@ -5,10 +5,7 @@
 
 #include "base/try.h"
 #include "cluster/map/features.h"
-#include "cluster/membership/epoch_change.h"
 #include "fs/file_system.h"
-#include "fs/names/names.h"
-#include "fs/names/records.h"
 #include "tools/check_report.h"
 #include "upkeep/care_notes.h"
 
@@ -89,21 +86,17 @@ PackOutcome RunPack(LongWork& work, Cluster& cluster, Packer::Options options, I
   return outcome;
 }
 
-Result<Spreader::Report> RunSpread(LongWork& work, Cluster& cluster, InodeId directory) {
-  if (!UsesFeature(cluster.map().features, kGrownDirectoriesFeature)) {
-    TRY(UseFeature(cluster, kGrownDirectoriesFeature));
-    TellOfFeature(work, cluster, "spread", "directories that grow");
-  }
-  Records records(cluster);
-  Names names(records, [](InodeId, const Inode&, uint64_t) {});
-  Spreader::Options options;
+Result<SpreadReport> RunSpread(LongWork& work, Cluster& cluster, InodeId directory) {
+  SpreadOptions options;
   options.go_on = [&] { return work.GoOn(); };
   options.progress = [&](std::string_view phase, uint64_t done) {
     work.Show(fmt::format("{}, {} so far", phase, done), kProgressUnknown);
   };
   options.waits = [&] { work.Show("waiting until everybody has heard of it", kProgressUnknown); };
-  auto report =
-      Spreader(cluster, records, names, std::move(options)).Run(directory, Spreader::Begin::kYes);
+  auto report = SpreadDirectory(cluster, directory, options);
+  if (report.has_value() && report->uses_feature) {
+    TellOfFeature(work, cluster, "spread", "directories that grow");
+  }
   work.Clear();
   return report;
 }

@@ -7,12 +7,12 @@
 
 #include "base/status.h"
 #include "cluster/cluster.h"
-#include "fs/names/spreader.h"
 #include "tools/long_work.h"
 #include "tools/repair_run.h"
 #include "upkeep/checker.h"
 #include "upkeep/collector.h"
 #include "upkeep/packer.h"
+#include "upkeep/spreading.h"
 
 namespace pinstripe {
 
@@ -45,7 +45,7 @@ PackOutcome RunPack(LongWork& work, Cluster& cluster, Packer::Options options, I
                     bool wait);
 
 // Not `ended`: somebody has stopped it.
-Result<Spreader::Report> RunSpread(LongWork& work, Cluster& cluster, InodeId directory);
+Result<SpreadReport> RunSpread(LongWork& work, Cluster& cluster, InodeId directory);
 
 // As RunRepair() below it.
 Result<RepairOutcome> RunRepair(LongWork& work, Cluster& cluster, const DriveFactory& factory,

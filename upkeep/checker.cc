@@ -19,6 +19,12 @@ std::set<DriveId> NotRetired(const Cluster& cluster) {
   return drives;
 }
 
+Result<bool> StillNames(Records& records, const EntryFact& entry) {
+  const StoredEntry stored =
+      TRY(records.FindLeftEntry(entry.group, entry.directory, entry.name)).entry;
+  return stored.entry && stored.entry->inode == entry.inode;
+}
+
 }  // namespace
 
 size_t CheckReport::Count(Severity severity) const {
@@ -98,7 +104,10 @@ void Checker::ReadFacts() {
     ReadRange(group, "", "H" + end);
     ReadRange(group, "J", end);
   }
-  ReadMoved();
+  for (std::string& why : growth_.FindMoved(records_, facts_.entries)) {
+    knows_all_names_ = false;
+    report_.not_checked.push_back(std::move(why));
+  }
   // A name that went from a group that was read late to one that was read early was not seen.
   const auto after = records_.FindGrowth();
   if (growth.has_value() && after.has_value() && *growth == *after) return;
@@ -106,23 +115,6 @@ void Checker::ReadFacts() {
   report_.not_checked.emplace_back(
       after.has_value() ? "a directory has grown while the names were read: check again"
                         : fmt::format("whether a directory grows: {}", after.error().message()));
-}
-
-void Checker::ReadMoved() {
-  for (const EntryFact& moved : moved_) {
-    const auto stored = records_.FindEntry(moved.directory, moved.name);
-    if (!stored.has_value()) {
-      knows_all_names_ = false;
-      report_.not_checked.push_back(fmt::format("'{}' in directory {:016x}, which grows: {}",
-                                                moved.name, moved.directory,
-                                                stored.error().message()));
-    } else if (stored->entry) {
-      EntryFact found = moved;
-      found.inode = stored->entry->inode;
-      found.kind = stored->entry->kind;
-      facts_.entries.push_back(std::move(found));
-    }
-  }
 }
 
 void Checker::ReadRange(uint32_t group, std::string first, const std::string& last) {
@@ -151,7 +143,9 @@ void Checker::TakeRegister(uint32_t group, const std::string& key, const Registe
     const std::string name(reader.Rest());
     const auto entry = Entry::Decode(*value.value);
     if (entry.has_value()) {
-      TakeEntry({id, name, entry->inode, entry->kind, group}, *entry);
+      EntryFact fact{id, name, entry->inode, entry->kind, group};
+      if (growth_.TakeEntry(cluster_.map(), fact, *entry))
+        facts_.entries.push_back(std::move(fact));
     } else {
       knows_all_names_ = false;
       Report(Severity::kError, "damaged-entry", fmt::format("(inode {:016x})/{}", id, name),
@@ -162,23 +156,6 @@ void Checker::TakeRegister(uint32_t group, const std::string& key, const Registe
   knows_all_names_ = false;
   Report(Severity::kError, "unknown-register", Hex(AsBytes(key)),
          "a register that this version does not know");
-}
-
-void Checker::TakeEntry(EntryFact fact, const Entry& entry) {
-  const auto grown = grown_.find(fact.directory);
-  if (grown != grown_.end() && grown->second.stage != DirectoryParts::Stage::kMoving) {
-    const uint32_t part = PartOf(fact.name, grown->second.bits);
-    // What is left of it where it was is not a name any more.
-    if (fact.group != GroupOfPart(cluster_.map(), fact.directory, part)) return;
-  }
-  const bool is_at_home = fact.group == cluster_.GroupOfObject(fact.directory);
-  if (!is_at_home || entry.move != Entry::Move::kNone) seem_grown_.insert(fact.directory);
-  if (entry.move == Entry::Move::kMoved) {
-    moved_.push_back(std::move(fact));
-    return;
-  }
-  facts_.entries.push_back(std::move(fact));
-  ++report_.entries;
 }
 
 void Checker::TakeInode(InodeId id, const RegisterValue& value) {
@@ -203,7 +180,7 @@ void Checker::TakeInode(InodeId id, const RegisterValue& value) {
     stored = **std::move(finished);
   }
   const Inode& inode = stored.inode;
-  if (inode.parts.bits != 0) grown_.emplace(id, inode.parts);
+  growth_.TakeDirectory(id, inode.parts);
   for (const InodeId keeper : inode.keepers) sharing_.emplace_back(id, keeper);
   if (inode.keeping) {
     keepers_.emplace(id, *inode.keeping);
@@ -299,7 +276,7 @@ void Checker::FindLost(std::map<InodeId, LostInode> candidates) {
 // once, or is just being made.
 bool Checker::IsStillNamed(LostInode& candidate) {
   const auto is_gone = [this](const EntryFact& entry) {
-    const Result<bool> names = StillNames(entry);
+    const Result<bool> names = StillNames(records_, entry);
     return names.has_value() && !*names;  // of one that cannot be read it is not known
   };
   // In a directory that was removed nothing was told to have a name.
@@ -374,12 +351,6 @@ void Checker::Confirm(const Suspicion& suspicion) {
   confirmed_.push_back(suspicion);
 }
 
-Result<bool> Checker::StillNames(const EntryFact& entry) {
-  const StoredEntry stored =
-      TRY(records_.FindLeftEntry(entry.group, entry.directory, entry.name)).entry;
-  return stored.entry && stored.entry->inode == entry.inode;
-}
-
 Result<bool> Checker::IsBelowRoot(InodeId directory) {
   std::set<InodeId> seen;
   while (directory != kRootInode) {
@@ -397,7 +368,8 @@ Result<bool> Checker::IsStillSo(const Suspicion& suspicion) {
   std::optional<StoredInode> inode;
   if (suspicion.inode.id != 0) inode = TRY(names_.Find(suspicion.inode.id));
   size_t names = 0;
-  for (const EntryFact& entry : suspicion.entries) names += TRY(StillNames(entry)) ? 1 : 0;
+  for (const EntryFact& entry : suspicion.entries)
+    names += TRY(StillNames(records_, entry)) ? 1 : 0;
   const bool same_names = names == suspicion.entries.size();
   const bool unchanged = inode && inode->slot == suspicion.inode.slot;
   switch (suspicion.problem) {

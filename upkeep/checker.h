@@ -21,6 +21,7 @@
 #include "cluster/stripes/listing.h"
 #include "fs/files/keepers.h"
 #include "fs/names/names.h"
+#include "upkeep/growth_facts.h"
 #include "upkeep/lost_inodes.h"
 #include "upkeep/tree_check.h"
 
@@ -122,10 +123,8 @@ class Checker {
   const std::map<InodeId, Keeping>& keepers() const { return keepers_; }
   const std::vector<LackingBlock>& lacking_blocks() const { return lacking_; }
   const std::vector<std::pair<InodeId, uint64_t>>& displaced_blocks() const { return displaced_; }
-  // Directories that have grown, or do, as they were found.
-  const std::map<InodeId, DirectoryParts>& grown() const { return grown_; }
-  // Also of a directory that is lost: entries of it say so.
-  bool SeemsGrown(InodeId directory) const { return seem_grown_.contains(directory); }
+  // Directories that have grown, or do.
+  const GrowthFacts& growth() const { return growth_; }
   std::string Path(InodeId id) const { return PathOf(facts_, id); }
   std::string Path(const EntryFact& entry) const { return PathOf(facts_, entry); }
 
@@ -136,9 +135,6 @@ class Checker {
   void ReadFacts();
   void ReadRange(uint32_t group, std::string first, const std::string& last);
   void TakeRegister(uint32_t group, const std::string& key, const RegisterValue& value);
-  void TakeEntry(EntryFact fact, const Entry& entry);
-  // Those that were moved where a directory grows, and may have been missed where they went.
-  void ReadMoved();
   void TakeInode(InodeId id, const RegisterValue& value);
 
   bool Knows(InodeId id) const;
@@ -152,7 +148,6 @@ class Checker {
   void Confirm(const Suspicion& suspicion);
   // EIO and its kin when it cannot be found out.
   Result<bool> IsStillSo(const Suspicion& suspicion);
-  Result<bool> StillNames(const EntryFact& entry);
   Result<bool> IsBelowRoot(InodeId directory);
 
   void CheckData();
@@ -215,9 +210,7 @@ class Checker {
   size_t at_ = 0;                                       // in page_
   std::vector<std::pair<InodeId, uint64_t>> suspects_;  // blocks that seem to lack shards
   std::vector<std::pair<InodeId, uint64_t>> displaced_;
-  std::map<InodeId, DirectoryParts> grown_;
-  std::set<InodeId> seem_grown_;
-  std::vector<EntryFact> moved_;       // entries that were moved, and say so where they were
+  GrowthFacts growth_;
   std::vector<LackingBlock> lacking_;  // of the suspects, those that do
 };
 

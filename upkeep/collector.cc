@@ -110,7 +110,7 @@ const CollectReport& Collector::Run() {
 // Directories that somebody has begun to spread, and what late requests have left of others.
 void Collector::GoOnWithGrowth(const Checker& checker) {
   if (options_.dry_run) return;
-  for (const auto& [id, parts] : checker.grown()) {
+  for (const auto& [id, parts] : checker.growth().grown()) {
     if (!GoOn("spreading directories", 0)) return;
     Spreader::Options options;
     options.go_on = options_.go_on;

@@ -70,7 +70,7 @@ class Recovery {
   Status FindLost() {
     Checker checker(cluster_, {.data = false, .progress = progress_});
     checker.Run();
-    has_grown_ = checker.SeemsGrown(id_);
+    has_grown_ = checker.growth().SeemsGrown(id_);
     const auto undecided = checker.undecided_inodes().find(id_);
     if (undecided != checker.undecided_inodes().end()) return undecided->second;
     const auto lost = checker.lost_inodes().find(id_);

@@ -1,0 +1,46 @@
+#include "upkeep/growth_facts.h"
+
+#include <utility>
+
+#include "cluster/map/placement.h"
+#include "fs/names/directory_parts.h"
+
+namespace pinstripe {
+
+void GrowthFacts::TakeDirectory(InodeId id, const DirectoryParts& parts) {
+  if (parts.bits != 0) grown_.emplace(id, parts);
+}
+
+bool GrowthFacts::TakeEntry(const DriveMap& map, const EntryFact& fact, const Entry& entry) {
+  const auto grown = grown_.find(fact.directory);
+  if (grown != grown_.end() && grown->second.stage != DirectoryParts::Stage::kMoving) {
+    const uint32_t part = PartOf(fact.name, grown->second.bits);
+    // What is left of it where it was is not a name any more.
+    if (fact.group != GroupOfPart(map, fact.directory, part)) return false;
+  }
+  const bool is_at_home = fact.group == GroupOfRegisters(map, fact.directory);
+  if (!is_at_home || entry.move != Entry::Move::kNone) seem_grown_.insert(fact.directory);
+  if (entry.move != Entry::Move::kMoved) return true;
+  moved_.push_back(fact);
+  return false;
+}
+
+std::vector<std::string> GrowthFacts::FindMoved(Records& records,
+                                                std::vector<EntryFact>& entries) const {
+  std::vector<std::string> failures;
+  for (const EntryFact& moved : moved_) {
+    const auto stored = records.FindEntry(moved.directory, moved.name);
+    if (!stored.has_value()) {
+      failures.push_back(fmt::format("'{}' in directory {:016x}, which grows: {}", moved.name,
+                                     moved.directory, stored.error().message()));
+    } else if (stored->entry) {
+      EntryFact found = moved;
+      found.inode = stored->entry->inode;
+      found.kind = stored->entry->kind;
+      entries.push_back(std::move(found));
+    }
+  }
+  return failures;
+}
+
+}  // namespace pinstripe

@@ -1,0 +1,40 @@
+// GrowthFacts: what a reader of all registers has to know of directories that have grown, or do
+// (docs/format.md, "Directories that grow"): which entries are names where they lie, and which were
+// moved and may have been missed where they went.
+//
+// Not thread-safe.
+
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cluster/map/drive_map.h"
+#include "fs/names/records.h"
+#include "upkeep/tree_check.h"
+
+namespace pinstripe {
+
+class GrowthFacts {
+ public:
+  // All directories before any entry.
+  void TakeDirectory(InodeId id, const DirectoryParts& parts);
+  // Whether it is a name, as it was read there.
+  bool TakeEntry(const DriveMap& map, const EntryFact& fact, const Entry& entry);
+  // Looks up those that say that they were moved, once all was read. What cannot be: why.
+  std::vector<std::string> FindMoved(Records& records, std::vector<EntryFact>& entries) const;
+
+  // As they were found.
+  const std::map<InodeId, DirectoryParts>& grown() const { return grown_; }
+  // Also of a directory that is lost: entries of it say so.
+  bool SeemsGrown(InodeId directory) const { return seem_grown_.contains(directory); }
+
+ private:
+  std::map<InodeId, DirectoryParts> grown_;
+  std::set<InodeId> seem_grown_;
+  std::vector<EntryFact> moved_;
+};
+
+}  // namespace pinstripe
