@@ -625,6 +625,7 @@ TEST_P(PowerCutsAtEachStep, AnOperationHasHappenedOrNot) {
   const Operation& operation = operations[GetParam()];
   const Seeds seeds = SeedsFromEnvironment(1);
   const bool is_short = std::getenv("SEED") == nullptr && std::getenv("SEEDS") == nullptr;
+  constexpr uint64_t kSteps = 64;
   bool done = false;
   // Of what takes long, some of the steps.
   const uint64_t step = operation.run_with_cluster ? 11 : 1;
@@ -643,6 +644,8 @@ TEST_P(PowerCutsAtEachStep, AnOperationHasHappenedOrNot) {
       done = done || cut.done();
     }
     for (uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
+      // All of many seeds at each step would take a day.
+      if (seeds.end - seeds.first > kSteps && seed % kSteps != requests % kSteps) continue;
       const std::vector<Keeps> keeps(kDrives, Keeps::kSome);
       CutOperation cut(operation, requests, keeps, seed);
       ASSERT_EQ(cut.Run(), "") << Describe(operation, requests, keeps, seed);
