@@ -110,6 +110,14 @@ const CollectReport& Collector::Run() {
 // Directories that somebody has begun to spread, and what late requests have left of others.
 void Collector::GoOnWithGrowth(const Checker& checker) {
   if (options_.dry_run) return;
+  // Of a directory that was removed while it grew.
+  for (const EntryFact& moved : checker.growth().moved()) {
+    const auto left = records_.FindLeftEntry(moved.group, moved.directory, moved.name);
+    if (!left.has_value() || !left->in_group || !left->entry.entry) continue;
+    const auto change =
+        records_.RemoveLeftEntry(moved.group, moved.directory, moved.name, left->entry.slot);
+    if (!change.why.ok()) Keep(checker.Path(moved.directory), change.why);
+  }
   for (const auto& [id, parts] : checker.growth().grown()) {
     if (!GoOn("spreading directories", 0)) return;
     Spreader::Options options;

@@ -28,7 +28,14 @@ bool GrowthFacts::TakeEntry(const DriveMap& map, const EntryFact& fact, const En
 std::vector<std::string> GrowthFacts::FindMoved(Records& records,
                                                 std::vector<EntryFact>& entries) const {
   std::vector<std::string> failures;
+  std::map<InodeId, bool> are_there;
   for (const EntryFact& moved : moved_) {
+    const auto [there, is_new] = are_there.try_emplace(moved.directory, true);
+    if (is_new) {
+      const auto directory = records.FindInode(moved.directory);
+      there->second = !directory.has_value() || directory->has_value();
+    }
+    if (!there->second) continue;
     const auto stored = records.FindEntry(moved.directory, moved.name);
     if (!stored.has_value()) {
       failures.push_back(fmt::format("'{}' in directory {:016x}, which grows: {}", moved.name,

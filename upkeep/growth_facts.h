@@ -23,13 +23,16 @@ class GrowthFacts {
   void TakeDirectory(InodeId id, const DirectoryParts& parts);
   // Whether it is a name, as it was read there.
   bool TakeEntry(const DriveMap& map, const EntryFact& fact, const Entry& entry);
-  // Looks up those that say that they were moved, once all was read. What cannot be: why.
+  // Looks up those that say that they were moved, in directories that are there, once all was read.
+  // What cannot be: why.
   std::vector<std::string> FindMoved(Records& records, std::vector<EntryFact>& entries) const;
 
   // As they were found.
   const std::map<InodeId, DirectoryParts>& grown() const { return grown_; }
   // Also of a directory that is lost: entries of it say so.
   bool SeemsGrown(InodeId directory) const { return seem_grown_.contains(directory); }
+  // Entries that say that they were moved, without what they were.
+  const std::vector<EntryFact>& moved() const { return moved_; }
 
  private:
   std::map<InodeId, DirectoryParts> grown_;

@@ -202,6 +202,23 @@ TEST_F(GrownDirectoriesTest, WhatIsLeftInThePartsOfADirectoryThatIsGoneGoes) {
   EXPECT_EQ(report.files, 0u);
 }
 
+// What says at home that it was moved stays behind, and is not a name.
+TEST_F(GrownDirectoriesTest, ADirectoryThatIsRemovedWhileItGrowsLeavesNothingForLong) {
+  MakeMany(25);
+  SpreadUntil(Stage::kMoving, 20);
+  for (int i = 0; i < 25; ++i) ASSERT_OK(fs_->Unlink(directory_, "file" + std::to_string(i)));
+  ASSERT_OK(fs_->RemoveDirectory(kRootInode, "d"));
+  sim_.Sleep(minutes(2));
+  ExpectClean(Check());
+  const uint32_t home = host_.cluster->GroupOfObject(directory_);
+  const std::string first = Writer().Raw("E").U64(directory_).Take();
+  const std::string last = first + std::string(256, '\xff');
+  EXPECT_FALSE(host_.cluster->registers().Scan(home, first, last, 100)->entries.empty());
+  EXPECT_THAT(Collect().not_collected, IsEmpty());
+  EXPECT_TRUE(host_.cluster->registers().Scan(home, first, last, 100)->entries.empty());
+  ExpectClean(Check());
+}
+
 // Its newest copy may be from before it had grown, and nothing says how far it had.
 TEST_F(GrownDirectoriesTest, ADirectoryThatIsBroughtBackHidesNothing) {
   for (const auto stage :
