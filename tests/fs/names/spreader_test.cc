@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <map>
 #include <set>
 #include <string>
 
@@ -96,6 +97,28 @@ TEST(PartsTest, NamesFallIntoPartsByAStableHash) {
   const auto [least, most] = std::minmax_element(in_part.begin(), in_part.end());
   EXPECT_GT(*least, 55);
   EXPECT_LT(*most, 150);
+}
+
+// As a cluster of 12 drives at 4+2 has it, with names on five of them.
+TEST(PartsTest, TheNamesOfALargeDirectoryAreOnAllDrivesAlike) {
+  SimRuntime sim(1);
+  TestCluster machines(sim, {.drives = 12, .layout = {4, 2, 64 << 10}, .groups = 512});
+  ASSERT_OK(machines.Format());
+  const auto cluster = machines.Open();
+  ASSERT_OK(cluster);
+  const DriveMap& map = (*cluster)->map();
+  ASSERT_EQ(BitsFor(map), 9);
+  constexpr int kNames = 1'000'000;
+  for (const InodeId directory : {1, 4711, 123456789}) {
+    std::map<DriveId, int> on_drive;
+    for (int i = 0; i < kNames; ++i) {
+      const uint32_t group = GroupOfPart(map, directory, PartOf("event-" + std::to_string(i), 9));
+      for (const DriveId drive : (*cluster)->RegisterHomes(group)) ++on_drive[drive];
+    }
+    const auto by_count = [](const auto& a, const auto& b) { return a.second < b.second; };
+    const auto fullest = std::ranges::max_element(on_drive, by_count);
+    EXPECT_LT(fullest->second / (kNames * 5 / 12.0), 1.1) << directory;
+  }
 }
 
 TEST_F(SpreaderTest, EveryNameIsThereBeforeAndAfter) {
