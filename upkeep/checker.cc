@@ -8,6 +8,7 @@
 #include "base/try.h"
 #include "cluster/fullness.h"
 #include "fs/files/map_pages.h"
+#include "fs/names/growth_register.h"
 
 namespace pinstripe {
 namespace {
@@ -94,7 +95,7 @@ void Checker::ReadFacts() {
   // as it was read here has no names but those that are found afterwards.
   const std::string end(kMaxNameBytes + 16, '\xff');
   const uint32_t groups = cluster_.map().groups;
-  const auto growth = records_.FindGrowth();
+  const auto growth = FindGrowth(cluster_);
   for (uint32_t group = 0; group < groups; ++group) {
     if (!GoOn("reading inodes", static_cast<double>(group) / groups)) return;
     ReadRange(group, "I", "I" + end);
@@ -109,7 +110,7 @@ void Checker::ReadFacts() {
     report_.not_checked.push_back(std::move(why));
   }
   // A name that went from a group that was read late to one that was read early was not seen.
-  const auto after = records_.FindGrowth();
+  const auto after = FindGrowth(cluster_);
   if (growth.has_value() && after.has_value() && *growth == *after) return;
   knows_all_names_ = false;
   report_.not_checked.emplace_back(

@@ -111,14 +111,16 @@ const CollectReport& Collector::Run() {
 void Collector::GoOnWithGrowth(const Checker& checker) {
   if (options_.dry_run) return;
   // Of a directory that was removed while it grew.
-  for (const EntryFact& moved : checker.growth().moved()) {
+  const GrowthFacts& growth = checker.growth();
+  for (const EntryFact& moved : growth.moved()) {
+    if (growth.grown().contains(moved.directory)) continue;
     const auto left = records_.FindLeftEntry(moved.group, moved.directory, moved.name);
     if (!left.has_value() || !left->in_group || !left->entry.entry) continue;
     const auto change =
         records_.RemoveLeftEntry(moved.group, moved.directory, moved.name, left->entry.slot);
     if (!change.why.ok()) Keep(checker.Path(moved.directory), change.why);
   }
-  for (const auto& [id, parts] : checker.growth().grown()) {
+  for (const auto& [id, parts] : growth.grown()) {
     if (!GoOn("spreading directories", 0)) return;
     Spreader::Options options;
     options.go_on = options_.go_on;

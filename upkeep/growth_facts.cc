@@ -29,7 +29,12 @@ std::vector<std::string> GrowthFacts::FindMoved(Records& records,
                                                 std::vector<EntryFact>& entries) const {
   std::vector<std::string> failures;
   std::map<InodeId, bool> are_there;
+  std::set<std::pair<InodeId, std::string>> known;  // where they went
+  for (const EntryFact& entry : entries) {
+    if (seem_grown_.contains(entry.directory)) known.emplace(entry.directory, entry.name);
+  }
   for (const EntryFact& moved : moved_) {
+    if (known.contains({moved.directory, moved.name})) continue;
     const auto [there, is_new] = are_there.try_emplace(moved.directory, true);
     if (is_new) {
       const auto directory = records.FindInode(moved.directory);

@@ -19,7 +19,7 @@ uint32_t GroupOfPart(const DriveMap& map, InodeId directory, uint32_t part) {
 }
 
 uint8_t BitsFor(const DriveMap& map) {
-  return std::min<uint8_t>(static_cast<uint8_t>(std::bit_width(map.groups) - 1), 9);
+  return std::min<uint8_t>(static_cast<uint8_t>(std::bit_width(map.groups) - 1), kMostPartBits);
 }
 
 std::optional<KnownParts::Known> KnownParts::Find(InodeId directory) const {

@@ -44,7 +44,8 @@ class KnownParts {
 
   struct Known {
     DirectoryParts parts;
-    Time at{};  // before it was asked for
+    Time at{};             // before it was asked for
+    bool is_gone = false;  // there is no such directory; this is not remembered
   };
   std::optional<Known> Find(InodeId directory) const;
   // It was found so, at some moment after `at`. Of anything else than a directory: nothing.

@@ -1,7 +1,10 @@
 // EntryPlaces: listing a directory, whose parts are put together in the order of names.
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <map>
+#include <set>
 
 #include "base/attempts.h"
 #include "base/coding.h"
@@ -18,6 +21,8 @@ using Move = Entry::Move;
 using Stage = DirectoryParts::Stage;
 
 constexpr size_t kPartsAtOnce = 16;
+// So many names of each part are read at once, at least.
+constexpr size_t kNamesOfPart = 64;
 
 // Null: it ends there.
 std::optional<std::string> Earlier(std::optional<std::string> a, std::optional<std::string> b) {
@@ -54,11 +59,61 @@ Result<EntryPlaces::Page> EntryPlaces::List(InodeId directory, std::string_view 
                                             RegisterHolding* mark) {
   for (Attempts attempts; attempts.Next(); attempts.Pause(cluster_.runtime())) {
     const KnownParts::Known known = TRY(PartsOf(directory));
+    if (known.is_gone) {
+      Page left = TRY(Scan(cluster_.GroupOfObject(directory), directory, first, max, mark));
+      std::erase_if(left.entries,
+                    [](const Listed& listed) { return listed.entry.move == Move::kMoved; });
+      return left;
+    }
     auto page = TRY(ListBy(known.parts, directory, first, max, mark));
     if (page && !IsLate(known)) return *std::move(page);
     Forget(directory);
   }
   return Fail(EIO, "list directory {:016x}: it took too long", directory);
+}
+
+Result<EntryPlaces::Page> EntryPlaces::ListAhead(InodeId directory, std::string_view first,
+                                                 size_t max) {
+  if (!first.empty()) {
+    if (auto some = TakeAhead(directory, first, max)) return *std::move(some);
+  }
+  Ahead ahead{.directory = directory, .page = TRY(List(directory, first, max, nullptr))};
+  if (ahead.page.entries.size() <= max) return std::move(ahead.page);
+  ahead.at = cluster_.runtime().Now();
+  Page some = Take(ahead, max);
+  const MutexLock lock(ahead_mutex_);
+  if (ahead_.size() == kMostAhead) ahead_.pop_front();
+  ahead_.push_back(std::move(ahead));
+  return some;
+}
+
+EntryPlaces::Page EntryPlaces::Take(Ahead& ahead, size_t max) {
+  const std::vector<Listed>& all = ahead.page.entries;
+  const size_t end = std::min(all.size(), ahead.from + std::max<size_t>(max, 1));
+  Page some{.entries = {all.begin() + static_cast<ptrdiff_t>(ahead.from),
+                        all.begin() + static_cast<ptrdiff_t>(end)},
+            .next = ahead.page.next};
+  if (end < all.size()) some.next = all[end - 1].name + '\0';
+  ahead.from = end;
+  return some;
+}
+
+std::optional<EntryPlaces::Page> EntryPlaces::TakeAhead(InodeId directory, std::string_view first,
+                                                        size_t max) {
+  const Time now = cluster_.runtime().Now();
+  const MutexLock lock(ahead_mutex_);
+  std::erase_if(ahead_, [now](const Ahead& it) { return now - it.at > kListedAhead; });
+  for (Ahead& ahead : ahead_) {
+    const std::vector<Listed>& all = ahead.page.entries;
+    // Also what was given already: the kernel does not take all that it asks for.
+    const bool covers = ahead.directory == directory && !all.empty() && all.front().name < first &&
+                        first <= all.back().name;
+    if (!covers) continue;
+    const auto at = std::ranges::lower_bound(all, first, std::less<>(), &Listed::name);
+    ahead.from = static_cast<size_t>(at - all.begin());
+    return Take(ahead, max);
+  }
+  return std::nullopt;
 }
 
 // What each part has from `first` on; that of part 0 has what lies in the directory's own group,
@@ -69,7 +124,7 @@ Result<std::vector<EntryPlaces::Page>> EntryPlaces::ScanParts(const DirectoryPar
                                                               RegisterHolding* mark) {
   const size_t count = size_t{1} << parts.bits;
   // Names fall into parts by chance: with some more of each, most of them reach about as far.
-  const size_t of_each = max / count + 8;
+  const size_t of_each = std::max(max / count + 8, kNamesOfPart);
   const bool grows = parts.stage == Stage::kMoving;
   std::vector<Result<Page>> pages(count);
   pages[0] = Scan(cluster_.GroupOfObject(directory), directory, first, grows ? max : of_each, mark);
@@ -139,6 +194,26 @@ Result<std::optional<EntryPlaces::Page>> EntryPlaces::ListBy(const DirectoryPart
   Page page{.entries = {}, .next = std::move(next)};
   for (auto& [name, listed] : names) page.entries.push_back(std::move(listed));
   return std::optional(std::move(page));
+}
+
+Result<EntryPlaces::Page> EntryPlaces::ListStray(InodeId directory, uint8_t bits,
+                                                 std::string_view first, size_t max) {
+  const DirectoryParts parts{.bits = bits, .stage = Stage::kMoving};
+  std::vector<Page> pages = TRY(ScanParts(parts, directory, first, max, nullptr));
+  std::set<std::string> at_home;
+  for (const Listed& listed : pages.front().entries) at_home.insert(listed.name);
+  Page stray;
+  stray.next = std::move(pages.front().next);
+  for (size_t part = 1; part < pages.size(); ++part) {
+    stray.next = Earlier(std::move(stray.next), std::move(pages[part].next));
+    for (Listed& listed : pages[part].entries) {
+      if (!at_home.contains(listed.name)) stray.entries.push_back(std::move(listed));
+    }
+  }
+  // What comes later at home was not read.
+  std::erase_if(stray.entries,
+                [&](const Listed& listed) { return stray.next && listed.name >= *stray.next; });
+  return stray;
 }
 
 Result<EntryPlaces::Page> EntryPlaces::ListLeft(InodeId directory, uint8_t bits,

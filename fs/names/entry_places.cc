@@ -69,9 +69,13 @@ uint32_t EntryPlaces::GroupFor(InodeId directory, std::string_view name) const {
 Result<KnownParts::Known> EntryPlaces::PartsOf(InodeId directory) {
   if (const auto known = known_.Find(directory)) return *known;
   const Time at = cluster_.runtime().Now();
-  TRY_CONTEXT(read_directory_(directory), "directory {:016x}", directory);
-  // One that is gone has no parts that anybody goes by.
-  return known_.Find(directory).value_or(KnownParts::Known{{}, at});
+  const auto parts = TRY_CONTEXT(read_directory_(directory), "directory {:016x}", directory);
+  if (!parts) return KnownParts::Known{{}, at, /*is_gone=*/true};
+  if (parts->bits > BitsFor(cluster_.map())) {
+    return Fail(EBADMSG, "directory {:016x} is said to have 2^{} parts, and there are {} groups",
+                directory, parts->bits, cluster_.map().groups);
+  }
+  return KnownParts::Known{*parts, at};
 }
 
 bool EntryPlaces::IsLate(const KnownParts::Known& known) const {
@@ -146,11 +150,18 @@ Result<std::optional<StoredEntry>> EntryPlaces::FindAbsent(InodeId directory, st
 Result<StoredEntry> EntryPlaces::Find(InodeId directory, std::string_view name) {
   for (Attempts attempts; attempts.Next(); attempts.Pause(cluster_.runtime())) {
     const KnownParts::Known known = TRY(PartsOf(directory));
+    if (known.is_gone) return FindLeft(directory, name);
     auto found = TRY(FindBy(known.parts, directory, name));
     if (found && !IsLate(known)) return *std::move(found);
     Forget(directory);
   }
   return Failed(TooBusy(directory, name));
+}
+
+Result<StoredEntry> EntryPlaces::FindLeft(InodeId directory, std::string_view name) {
+  Cell cell = TRY(Read(Home(directory, name), directory, name));
+  if (cell.Is(Move::kMoved)) cell.entry.reset();
+  return StoredEntry{.entry = AtRest(std::move(cell.entry)), .slot = cell.slot};
 }
 
 Status EntryPlaces::MakeDurable(InodeId directory, std::string_view name) {
@@ -227,6 +238,7 @@ Status EntryPlaces::MoveOver(const RegisterName& part, InodeId directory, std::s
       if (!TRY(Put(part, there.slot, entry, kSafely))) continue;
     } else if (entry) {
       TRY(cluster_.registers().MakeDurable(part));
+      if (TRY(Read(part, directory, name)).entry != entry) continue;  // lost before that
     }
     // From here on the part counts, also after a loss of power.
     TRY(Put(home, slot, Moved(), kSafely));
@@ -240,6 +252,7 @@ Result<std::optional<uint64_t>> EntryPlaces::Copy(InodeId directory, uint8_t bit
   const auto part = Part(directory, listed.name, bits);
   if (!part) return std::optional<uint64_t>();
   for (Attempts attempts; attempts.Next(); attempts.Pause(cluster_.runtime())) {
+    const auto begun = unsynced_.Begin();
     const Cell there = TRY(Read(*part, directory, listed.name));
     const RegisterName home = Home(directory, listed.name);
     // What was listed will do where it is changed, and so is known to be that still.
@@ -250,7 +263,11 @@ Result<std::optional<uint64_t>> EntryPlaces::Copy(InodeId directory, uint8_t bit
     std::optional<uint64_t> slot = here.slot;
     if (!here.Is(Move::kMoving)) slot = TRY(Put(home, here.slot, Moving(*here.entry), kFreely));
     if (!slot) continue;
-    if (there.entry == AtRest(here.entry)) return slot;
+    if (there.entry == AtRest(here.entry)) {
+      // Whoever has copied it may have died before it was safe.
+      unsynced_.Add(begun, *part, {.slot = there.slot, .value = there.entry->Encode()});
+      return slot;
+    }
     if (TRY(Put(*part, there.slot, AtRest(here.entry), kFreely))) return slot;
   }
   return Failed(TooBusy(directory, listed.name));
@@ -258,6 +275,13 @@ Result<std::optional<uint64_t>> EntryPlaces::Copy(InodeId directory, uint8_t bit
 
 Status EntryPlaces::EndMove(InodeId directory, std::string_view name, uint64_t slot) {
   TRY(Put(Home(directory, name), slot, Moved(), kSafely));
+  return {};
+}
+
+Status EntryPlaces::ClearStray(InodeId directory, uint8_t bits, const Listed& stray) {
+  const auto part = Part(directory, stray.name, bits);
+  if (!part || TRY(Read(Home(directory, stray.name), directory, stray.name)).entry) return {};
+  TRY(Put(*part, stray.slot, std::nullopt, kFreely));
   return {};
 }
 

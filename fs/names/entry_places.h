@@ -10,12 +10,15 @@
 
 #pragma once
 
+#include <chrono>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cluster/cluster.h"
 #include "fs/names/directory_parts.h"
 #include "fs/names/inode.h"
@@ -30,8 +33,8 @@ struct StoredEntry {
 
 class EntryPlaces {
  public:
-  // Reads a directory's inode, and has Learn() called with it, if it is there.
-  using ReadDirectory = std::function<Status(InodeId)>;
+  // Reads a directory's inode; null: it is gone.
+  using ReadDirectory = std::function<Result<std::optional<DirectoryParts>>(InodeId)>;
 
   EntryPlaces(Cluster& cluster, UnsyncedChanges& unsynced, ReadDirectory read_directory)
       : cluster_(cluster),
@@ -87,12 +90,19 @@ class EntryPlaces {
     std::optional<std::string> next;  // where to go on; null at the end
   };
   Result<Page> List(InodeId directory, std::string_view first, size_t max, RegisterHolding* mark);
+  // For those who list for people. In a directory that has grown, what follows the first page may
+  // be a few seconds old, as it takes long to ask all parts for each page. Not more than `max`.
+  Result<Page> ListAhead(InodeId directory, std::string_view first, size_t max);
 
   // The steps of moving one entry of a directory that grows to its part, for fs/names/spreader.h.
   // What it copies is to be made safe from power loss before it is said that it was moved. The slot
   // of the entry that is on its way; null: it is not there any more, or was moved.
   Result<std::optional<uint64_t>> Copy(InodeId directory, uint8_t bits, const Listed& listed);
   Status EndMove(InodeId directory, std::string_view name, uint64_t slot);
+  // What a loss of power has left in the parts of a directory that grows, of names that are not
+  // there; and how to have it go.
+  Result<Page> ListStray(InodeId directory, uint8_t bits, std::string_view first, size_t max);
+  Status ClearStray(InodeId directory, uint8_t bits, const Listed& stray);
   // What lies in the directory's own group from `first` on, and is not of part 0.
   Result<Page> ListLeft(InodeId directory, uint8_t bits, std::string_view first, size_t max);
   // Says that what is in the part counts, if nothing is left of the entry in the directory's own
@@ -110,6 +120,8 @@ class EntryPlaces {
 
   Result<std::optional<StoredEntry>> FindBy(const DirectoryParts& parts, InodeId directory,
                                             std::string_view name);
+  // What is left of one of a directory that is gone.
+  Result<StoredEntry> FindLeft(InodeId directory, std::string_view name);
   // Of one that is not in the directory's own group, while the directory was known to grow.
   Result<std::optional<StoredEntry>> FindAbsent(InodeId directory, std::string_view name,
                                                 const RegisterName& part, uint64_t slot);
@@ -135,6 +147,18 @@ class EntryPlaces {
                     RegisterHolding* mark);
   Result<std::optional<Page>> ListBy(const DirectoryParts& parts, InodeId directory,
                                      std::string_view first, size_t max, RegisterHolding* mark);
+  // What was read of a directory and not asked for yet.
+  struct Ahead {
+    InodeId directory = 0;
+    Page page;
+    size_t from = 0;  // the first entry of it that was not asked for
+    Time at{};        // when it was there
+  };
+  static constexpr Duration kListedAhead = std::chrono::seconds(10);
+  static constexpr size_t kMostAhead = 4;
+  std::optional<Page> TakeAhead(InodeId directory, std::string_view first, size_t max);
+  // Some of it, from where it is on.
+  static Page Take(Ahead& ahead, size_t max);
   Result<std::vector<Page>> ScanParts(const DirectoryParts& parts, InodeId directory,
                                       std::string_view first, size_t max, RegisterHolding* mark);
 
@@ -142,6 +166,8 @@ class EntryPlaces {
   UnsyncedChanges& unsynced_;
   const ReadDirectory read_directory_;
   KnownParts known_;
+  Mutex ahead_mutex_;
+  std::deque<Ahead> ahead_ GUARDED_BY(ahead_mutex_);  // the oldest first
 };
 
 }  // namespace pinstripe

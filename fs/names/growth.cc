@@ -31,10 +31,17 @@ void LargeDirectories::Count(InodeId directory, uint64_t Slot::*what, uint64_t n
   on_large_(directory);
 }
 
+void LargeDirectories::Forget(InodeId directory) {
+  const MutexLock lock(mutex_);
+  Slot& slot = slots_[MixBits(directory) % slots_.size()];
+  if (slot.id == directory) slot = {};
+}
+
 Growth::Growth(Cluster& cluster, Records& records, Names& names, uint64_t at_names)
     : cluster_(cluster),
       records_(records),
       names_(names),
+      at_names_(at_names),
       thread_(cluster.runtime(), "growth", [this] { Run(); }) {
   if (!UsesFeature(cluster.map().features, kGrownDirectoriesFeature)) return;
   names.large().Tell(at_names, [this](InodeId directory) {
@@ -58,8 +65,21 @@ void Growth::Run() {
   }
 }
 
+Result<bool> Growth::IsLarge(InodeId directory) {
+  uint64_t names = 0;
+  std::optional<std::string> next = "";
+  while (next && names < at_names_ && !thread_.IsEnding()) {
+    const Records::Page page = TRY(records_.List(directory, *next, kMaxRangeKeys));
+    names += page.entries.size();
+    next = page.next;
+  }
+  return names >= at_names_;
+}
+
 void Growth::Spread(InodeId directory) {
   const std::string id = fmt::format("{:016x}", directory);
+  const Result<bool> is_large = IsLarge(directory);
+  if (is_large.has_value() && !*is_large) return names_.large().Forget(directory);
   Log(LogLevel::kInfo, "a directory is large: its names are spread over all drives",
       {{"directory", id}});
   Spreader::Options options;

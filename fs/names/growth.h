@@ -17,6 +17,7 @@
 
 #include "base/background_thread.h"
 #include "base/mutex.h"
+#include "base/status.h"
 #include "fs/types.h"
 
 namespace pinstripe {
@@ -35,6 +36,8 @@ class LargeDirectories {
   void Tell(uint64_t at_names, OnLarge on_large);
 
   void Made(InodeId directory) { Count(directory, &Slot::made, 1, /*anew=*/false); }
+  // It is not as large as that. Counts anew.
+  void Forget(InodeId directory);
   // Names in their order; `is_first`: from the beginning.
   void Listed(InodeId directory, size_t names, bool is_first) {
     Count(directory, &Slot::listed, names, is_first);
@@ -64,10 +67,13 @@ class Growth {
  private:
   void Run();
   void Spread(InodeId directory);
+  // Whether it has so many names now: many may have gone since they were made.
+  Result<bool> IsLarge(InodeId directory);
 
   Cluster& cluster_;
   Records& records_;
   Names& names_;
+  const uint64_t at_names_;
   Mutex mutex_;
   std::set<InodeId> waiting_ GUARDED_BY(mutex_);
   BackgroundThread thread_;  // last: it uses the others

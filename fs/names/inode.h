@@ -99,7 +99,7 @@ struct DirectoryParts {
   Stage stage = Stage::kSettled;
   friend bool operator==(const DirectoryParts&, const DirectoryParts&) = default;
 };
-inline constexpr uint8_t kMostPartBits = 16;
+inline constexpr uint8_t kMostPartBits = 9;
 
 // The seconds of a time in nanoseconds since 1970; never 0, until 2106.
 uint32_t SecondsOf(int64_t wall_clock);

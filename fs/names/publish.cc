@@ -130,7 +130,7 @@ Names::Publication Names::Publish(const NewName& name, InodeId id, StoredInode& 
     if (!touched.has_value() || !*touched) {
       return take_back(change.now.slot, seen->entry, touched);
     }
-    large_.Made(name.directory);
+    if (!seen->entry) large_.Made(name.directory);
     if (seen->entry) {
       const Status dropped = DropLink(seen->entry->inode);
       if (!dropped.ok()) {

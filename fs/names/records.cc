@@ -4,7 +4,6 @@
 #include <chrono>
 #include <map>
 
-#include "base/attempts.h"
 #include "base/coding.h"
 #include "base/try.h"
 #include "cluster/map/placement.h"
@@ -59,8 +58,9 @@ Records::Records(Cluster& cluster)
       listed_places_(cluster.runtime()),
       unsynced_(cluster),
       places_(cluster, unsynced_, [this](InodeId id) {
-        const auto found = FindInode(id);
-        return found.has_value() ? Status() : found.error();
+        return FindInode(id).map([](const std::optional<StoredInode>& found) {
+          return found ? std::optional(found->inode.parts) : std::nullopt;
+        });
       }) {}
 
 RenameNonce Records::NewRenameNonce() {
@@ -145,12 +145,10 @@ Result<Records::Found> Records::FoundIn(const Question& question,
                                         const Result<std::optional<StoredInode>>* guessed) {
   Found found;
   found.directory = std::move(directory);
-  const DirectoryParts parts = found.directory ? found.directory->inode.parts : DirectoryParts();
+  if (!found.directory) return found;
+  const DirectoryParts& parts = found.directory->inode.parts;
   auto judged = TRY(places_.Judge(asked, entry, question.directory, question.name, parts));
-  if (!judged) {
-    places_.Forget(question.directory);
-    judged = TRY(places_.Find(question.directory, question.name));
-  }
+  if (!judged) judged = TRY(places_.Find(question.directory, question.name));
   found.entry = *std::move(judged);
   if (!found.entry.entry) return found;
   const Entry& named = *found.entry.entry;
@@ -373,7 +371,11 @@ uint64_t Records::CountLosses(InodeId id) const {
 Records::NamedInode Records::CreateNamed(InodeId directory, std::string_view name, uint64_t slot,
                                          const Inode& inode) {
   if (inode.kind != FileKind::kDirectory) {
-    return CreateBeside(directory, name, slot, NewInodeIdBeside(directory, name), inode);
+    NamedInode refused;
+    const auto target = TargetOf(directory, name, slot, refused.entry);
+    refused.inode.why = refused.entry.why;
+    if (!target) return refused;
+    return CreateAt(*target, directory, name, NewInodeIdBeside(directory, name), inode, {});
   }
   return CreateApart(directory, name, slot, NewInodeId(), inode, {});
 }
@@ -397,26 +399,32 @@ Records::NamedInode Records::CreateBeside(InodeId directory, std::string_view na
     if (refused.inode.why.ok()) refused.inode = ChangeInode(id, 0, inode, terms);
     return refused;
   }
-  if (target->name.group != NameOf(id).group) {
-    return CreateApart(directory, name, target->slot + target->slots_from, id, inode, terms);
+  return CreateAt(*target, directory, name, id, inode, terms);
+}
+
+Records::NamedInode Records::CreateAt(const Target& target, InodeId directory,
+                                      std::string_view name, InodeId id, const Inode& inode,
+                                      ChangeTerms terms) {
+  if (target.name.group != NameOf(id).group) {
+    return CreateApart(directory, name, target.slot + target.slots_from, id, inode, terms);
   }
   const Entry entry{.inode = id, .kind = inode.kind, .nonce = std::nullopt};
   const RegisterStore::Wanted wanted[] = {
       {NameOf(id), {}, inode.Encode(id)},
-      {target->name, {.slot = target->slot, .value = std::nullopt}, entry.Encode()}};
+      {target.name, {.slot = target.slot, .value = std::nullopt}, entry.Encode()}};
   const bool is_safe = terms.durability == Durability::kWriteThrough;
   const auto begun = is_safe ? nullptr : unsynced_.Begin();
   const uint64_t losses = CountLosses(id);
   const Time at = runtime().Now();
   // The directory's inode lies beside the entry, unless that is in another part.
   const RegisterName witness = NameOf(directory);
-  const bool is_near = witness.group == target->name.group;
+  const bool is_near = witness.group == target.name.group;
   const auto both =
       cluster_.registers().ChangeBoth(wanted[0], wanted[1], terms, is_near ? &witness : nullptr);
   if (!is_safe && both.first.applied()) unsynced_.Add(begun, wanted[0].name, both.first.now);
   if (!is_safe && both.second.applied()) unsynced_.Add(begun, wanted[1].name, both.second.now);
   NamedInode made{id, InodeChanged(id, inode, both.first, losses, at),
-                  EntryChanged(directory, name, entry, *target, both.second)};
+                  EntryChanged(directory, name, entry, target, both.second)};
   made.entry.directory = DirectoryBy(both.witness, directory, at);
   return made;
 }
@@ -464,41 +472,8 @@ Result<bool> Records::FenceNew(InodeId id) {
 namespace {
 
 const std::string kMoverKey = "X";
-const std::string kGrowthKey = "Y";
-constexpr uint8_t kGrowthFormat = 1;
-
-Result<uint64_t> DecodeGrowth(const RegisterValue& value) {
-  if (!value.value) return 0;
-  Reader reader(*value.value);
-  const uint8_t format = reader.U8();
-  const uint64_t count = reader.U64();
-  TRY(reader.Finish("growth register"));
-  if (format != kGrowthFormat) {
-    return Fail(EBADMSG, "the growth register has format {}; this version knows {}", format,
-                kGrowthFormat);
-  }
-  return count;
-}
 
 }  // namespace
-
-Result<uint64_t> Records::FindGrowth() {
-  const RegisterName name{cluster_.GroupOfObject(kRootInode), kGrowthKey};
-  return DecodeGrowth(TRY_CONTEXT(cluster_.registers().Read(name), "growth register"));
-}
-
-Status Records::CountGrowth() {
-  const RegisterName name{cluster_.GroupOfObject(kRootInode), kGrowthKey};
-  for (Attempts attempts; attempts.Next(); attempts.Pause(runtime())) {
-    const RegisterValue seen = TRY_CONTEXT(cluster_.registers().Read(name), "growth register");
-    const uint64_t count = TRY(DecodeGrowth(seen));
-    const ChangeOutcome outcome = cluster_.registers().Change(
-        name, seen, Writer().U8(kGrowthFormat).U64(count + 1).Take(), Durability::kWriteThrough);
-    TRY_CONTEXT(outcome.why, "change the growth register");
-    if (outcome.applied()) return {};
-  }
-  return Fail(EIO, "others have changed the growth register {} times in between", Attempts::kMost);
-}
 
 Result<Records::LeftEntry> Records::FindLeftEntry(uint32_t group, InodeId directory,
                                                   std::string_view name) {

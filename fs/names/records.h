@@ -34,10 +34,6 @@ class Records {
   int64_t WallClock() { return runtime().WallClock(); }
   RenameNonce NewRenameNonce();
 
-  // How often a directory has come to another stage of growing, in the whole cluster. Whoever reads
-  // the names of all groups one after the other has missed none if this has not changed since.
-  Result<uint64_t> FindGrowth();
-  Status CountGrowth();
   // What lies in that group, of a directory that is gone: nobody knows how large it was. Of one
   // that is there: the entry, which is not `in_group` as it may be elsewhere.
   struct LeftEntry {
@@ -194,6 +190,8 @@ class Records {
   EntryChange EntryChanged(InodeId directory, std::string_view name,
                            const std::optional<Entry>& entry, const Target& target,
                            ChangeOutcome outcome);
+  NamedInode CreateAt(const Target& target, InodeId directory, std::string_view name, InodeId id,
+                      const Inode& inode, ChangeTerms terms);
   // Inode and entry one after the other, where they do not lie together.
   NamedInode CreateApart(InodeId directory, std::string_view name, uint64_t slot, InodeId id,
                          const Inode& inode, ChangeTerms terms);

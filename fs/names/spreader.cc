@@ -7,6 +7,7 @@
 #include "base/mutex.h"
 #include "base/side_by_side.h"
 #include "base/try.h"
+#include "fs/names/growth_register.h"
 
 namespace pinstripe {
 namespace {
@@ -28,7 +29,7 @@ bool Spreader::WaitUntil(Time until) {
 
 // Written through: what follows rests on it.
 Status Spreader::SetParts(InodeId directory, const DirectoryParts& from, const DirectoryParts& to) {
-  TRY(records_.CountGrowth());
+  TRY(CountGrowth(cluster_));
   const auto edit = [&](Inode& inode) -> Status {
     if (inode.parts == from) inode.parts = to;  // else somebody else was faster
     return {};
@@ -67,6 +68,8 @@ Result<Spreader::Report> Spreader::Run(InodeId directory, Begin begin) {
         if (*moved == 0 && !WaitUntil(since + options_.stage_lasts)) return report;
         continue;
       }
+      // Nothing comes to be a name that was none.
+      if (!TRY(ClearStray(directory, parts.bits))) return report;
       next.stage = Stage::kClearing;
     } else {
       const bool is_settled = parts.stage == Stage::kSettled;
@@ -107,6 +110,20 @@ Status Spreader::MoveSome(InodeId directory, uint8_t bits, const Left& some) {
   return ForEach(some, [&](size_t i) {
     return slots[i] ? records_.places().EndMove(directory, some[i].name, *slots[i]) : Status();
   });
+}
+
+Result<bool> Spreader::ClearStray(InodeId directory, uint8_t bits) {
+  std::optional<std::string> next = "";
+  while (next) {
+    if (!GoesOn()) return false;
+    const Records::Page page =
+        TRY(records_.places().ListStray(directory, bits, *next, options_.names_in_page));
+    TRY(ForEach(page.entries, [&](size_t i) {
+      return records_.places().ClearStray(directory, bits, page.entries[i]);
+    }));
+    next = page.next;
+  }
+  return true;
 }
 
 Result<bool> Spreader::ClearAll(InodeId directory, uint8_t bits, Report& report) {

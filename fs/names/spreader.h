@@ -52,6 +52,7 @@ class Spreader {
   // How many names had not been moved when it came to them; null: it was ended.
   Result<std::optional<uint64_t>> MoveAll(InodeId directory, uint8_t bits, Report& report);
   // False: it was ended.
+  Result<bool> ClearStray(InodeId directory, uint8_t bits);
   Result<bool> ClearAll(InodeId directory, uint8_t bits, Report& report);
   // Does something for all that is left in the directory's own group, some of it at a time. The sum
   // of what that answers; null: it was ended.

@@ -407,7 +407,7 @@ TEST(InodeTest, PartsThatCannotBeAreRefused) {
   directory.parts.bits = 1;
   const std::string good = directory.Encode(9);
   ASSERT_OK(Inode::Decode(good, 9));
-  for (const auto& [bits, stage] : {std::pair(0, 0), {17, 0}, {1, 3}}) {
+  for (const auto& [bits, stage] : {std::pair(0, 0), {10, 0}, {1, 3}}) {
     std::string bad = good;
     bad[bad.size() - 2] = static_cast<char>(bits);
     bad[bad.size() - 1] = static_cast<char>(stage);
