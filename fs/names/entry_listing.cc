@@ -116,8 +116,8 @@ std::optional<EntryPlaces::Page> EntryPlaces::TakeAhead(InodeId directory, std::
   return std::nullopt;
 }
 
-// What each part has from `first` on; that of part 0 has what lies in the directory's own group,
-// and is read before the others.
+// What each part has from `first` on; that of part 0 has what lies in the directory's own group.
+// While the directory grows that is read before the others.
 Result<std::vector<EntryPlaces::Page>> EntryPlaces::ScanParts(const DirectoryParts& parts,
                                                               InodeId directory,
                                                               std::string_view first, size_t max,
@@ -127,13 +127,29 @@ Result<std::vector<EntryPlaces::Page>> EntryPlaces::ScanParts(const DirectoryPar
   const size_t of_each = std::max(max / count + 8, kNamesOfPart);
   const bool grows = parts.stage == Stage::kMoving;
   std::vector<Result<Page>> pages(count);
-  pages[0] = Scan(cluster_.GroupOfObject(directory), directory, first, grows ? max : of_each, mark);
+  const uint32_t home = cluster_.GroupOfObject(directory);
+  if (grows) pages[0] = Scan(home, directory, first, max, mark);
   SideBySide(cluster_.runtime(), "list", count - 1, kPartsAtOnce, [&](size_t i) {
     const uint32_t group = GroupOfPart(cluster_.map(), directory, static_cast<uint32_t>(i + 1));
     pages[i + 1] = Scan(group, directory, first, of_each, nullptr);
   });
-  std::vector<Page> all;
-  for (Result<Page>& page : pages) all.push_back(TRY(std::move(page)));
+  std::vector<Page> all(count);
+  std::optional<std::string> end;  // of what all other parts have told
+  for (size_t part = 1; part < count; ++part) {
+    all[part] = TRY(std::move(pages[part]));
+    end = Earlier(std::move(end), all[part].next);
+  }
+  if (grows) {
+    all[0] = TRY(std::move(pages[0]));
+    return all;
+  }
+  // Where all of it was, most of what is listed may be what is left of names that were moved.
+  all[0].next = first;
+  while (all[0].next && (!end || *all[0].next < *end)) {
+    Page more = TRY(Scan(home, directory, *all[0].next, kMaxRangeKeys, mark));
+    std::ranges::move(more.entries, std::back_inserter(all[0].entries));
+    all[0].next = std::move(more.next);
+  }
   return all;
 }
 
