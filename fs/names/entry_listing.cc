@@ -77,7 +77,9 @@ Result<EntryPlaces::Page> EntryPlaces::ListAhead(InodeId directory, std::string_
   if (!first.empty()) {
     if (auto some = TakeAhead(directory, first, max)) return *std::move(some);
   }
-  Ahead ahead{.directory = directory, .page = TRY(List(directory, first, max, nullptr))};
+  Ahead ahead;
+  ahead.directory = directory;
+  ahead.page = TRY(List(directory, first, max, nullptr));
   if (ahead.page.entries.size() <= max) return std::move(ahead.page);
   ahead.at = cluster_.runtime().Now();
   Page some = Take(ahead, max);
