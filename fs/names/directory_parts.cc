@@ -22,6 +22,12 @@ uint8_t BitsFor(const DriveMap& map) {
   return std::min<uint8_t>(static_cast<uint8_t>(std::bit_width(map.groups) - 1), kMostPartBits);
 }
 
+Status CheckParts(const DriveMap& map, InodeId directory, const DirectoryParts& parts) {
+  if (parts.bits <= BitsFor(map)) return {};
+  return Fail(EBADMSG, "directory {:016x} is said to have 2^{} parts, and there are {} groups",
+              directory, parts.bits, map.groups);
+}
+
 std::optional<KnownParts::Known> KnownParts::Find(InodeId directory) const {
   const Time now = runtime_.Now();
   const MutexLock lock(mutex_);

@@ -13,6 +13,7 @@
 
 #include "base/mutex.h"
 #include "base/runtime.h"
+#include "base/status.h"
 #include "cluster/map/drive_map.h"
 #include "fs/names/inode.h"
 
@@ -24,6 +25,8 @@ uint32_t PartOf(std::string_view name, uint8_t bits);
 uint32_t GroupOfPart(const DriveMap& map, InodeId directory, uint32_t part);
 // So many a cluster of this map gives a directory: as many as it has groups, but not more than 512.
 uint8_t BitsFor(const DriveMap& map);
+// EBADMSG: the directory is said to have more parts than that.
+Status CheckParts(const DriveMap& map, InodeId directory, const DirectoryParts& parts);
 
 // An entry's slot in its part, where that is not the directory's own group, is told to users with
 // this added. So a slot in which an entry was seen before it moved is never one in which it is

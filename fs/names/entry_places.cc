@@ -67,14 +67,14 @@ uint32_t EntryPlaces::GroupFor(InodeId directory, std::string_view name) const {
 }
 
 Result<KnownParts::Known> EntryPlaces::PartsOf(InodeId directory) {
-  if (const auto known = known_.Find(directory)) return *known;
+  const DriveMap& map = cluster_.map();
+  if (const auto known = known_.Find(directory); known && known->parts.bits <= BitsFor(map)) {
+    return *known;
+  }
   const Time at = cluster_.runtime().Now();
   const auto parts = TRY_CONTEXT(read_directory_(directory), "directory {:016x}", directory);
   if (!parts) return KnownParts::Known{{}, at, /*is_gone=*/true};
-  if (parts->bits > BitsFor(cluster_.map())) {
-    return Fail(EBADMSG, "directory {:016x} is said to have 2^{} parts, and there are {} groups",
-                directory, parts->bits, cluster_.map().groups);
-  }
+  TRY(CheckParts(map, directory, *parts));
   return KnownParts::Known{*parts, at};
 }
 

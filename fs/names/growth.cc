@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/try.h"
 #include "cluster/cluster.h"
 #include "cluster/map/features.h"
 #include "cluster/map/placement.h"

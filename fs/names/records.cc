@@ -147,6 +147,7 @@ Result<Records::Found> Records::FoundIn(const Question& question,
   found.directory = std::move(directory);
   if (!found.directory) return found;
   const DirectoryParts& parts = found.directory->inode.parts;
+  TRY(CheckParts(cluster_.map(), question.directory, parts));
   auto judged = TRY(places_.Judge(asked, entry, question.directory, question.name, parts));
   if (!judged) judged = TRY(places_.Find(question.directory, question.name));
   found.entry = *std::move(judged);

@@ -48,6 +48,7 @@ Result<Spreader::Report> Spreader::Run(InodeId directory, Begin begin) {
       return Fail(ENOTDIR, "inode {:016x} is not a directory", directory);
     }
     const DirectoryParts parts = stored.inode.parts;
+    TRY(CheckParts(cluster_.map(), directory, parts));
     if (parts.bits == 0) {
       report.ended = begin == Begin::kGoOn;
       if (report.ended) return report;

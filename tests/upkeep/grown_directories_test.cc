@@ -110,6 +110,20 @@ TEST_F(GrownDirectoriesTest, ADirectoryGrowsByItselfWhenManyNamesAreListed) {
   EXPECT_EQ(CountNames(), 35u);
 }
 
+// It never has many.
+TEST_F(GrownDirectoriesTest, ADirectoryWhoseNamesComeAndGoStaysAsItIs) {
+  for (int i = 0; i < 40; ++i) {
+    Make("file" + std::to_string(i), "x", directory_);
+    ASSERT_OK(fs_->Unlink(directory_, "file" + std::to_string(i)));
+    auto again = fs_->Create(directory_, "same", {.truncate = true, .publish_at_commit = true});
+    ASSERT_OK(again);
+    ASSERT_OK((*again)->Write(0, AsBytes("x")));
+    ASSERT_OK((*again)->Close());
+  }
+  sim_.Sleep(minutes(20));
+  EXPECT_EQ(Parts().bits, 0);
+}
+
 // A version that does not know it would not find the names.
 TEST_F(GrownDirectoriesTest, NoDirectoryGrowsByItselfWhereTheClusterDoesNotSaySo) {
   TestCluster plain(sim_, {.drives = 5, .layout = {2, 1, 64 << 10}, .name = "plain"});

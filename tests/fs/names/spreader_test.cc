@@ -277,6 +277,76 @@ TEST_F(SpreaderTest, AFileThatIsMadeInItLiesBesideItsEntry) {
   EXPECT_GT(groups.size(), 25u);
 }
 
+// Whoever asks where an entry is goes by what was read for that, and not by what others remember.
+TEST_F(SpreaderTest, WhatWasReadOfADirectoryCountsWhateverIsForgotten) {
+  const std::set<std::string> names = MakeMany(30);
+  ASSERT_OK(Spread());
+  Records records(*other_.cluster);
+  UnsyncedChanges unsynced(*other_.cluster);
+  EntryPlaces places(*other_.cluster, unsynced, [&](InodeId directory) {
+    return records.FindInode(directory).map(
+        [](const std::optional<StoredInode>& found) { return std::optional(found->inode.parts); });
+  });
+  for (const std::string& name : names) EXPECT_TRUE(places.Find(directory_, name)->entry) << name;
+  size_t listed = 0;
+  for (std::optional<std::string> next = ""; next;) {
+    const auto page = places.List(directory_, *next, 10, nullptr);
+    ASSERT_OK(page);
+    listed += page->entries.size();
+    next = page->next;
+  }
+  EXPECT_EQ(listed, names.size());
+}
+
+// What says of names in it that they were moved is still there.
+TEST_F(SpreaderTest, ADirectoryThatWasRemovedWhileItGrewHasNoNames) {
+  const std::set<std::string> names = MakeMany(20);
+  SpreadUntil(Stage::kMoving, 15);
+  for (const std::string& name : names) ASSERT_OK(fs_->Unlink(directory_, name));
+  ASSERT_OK(fs_->RemoveDirectory(kRootInode, "d"));
+  Records records(*other_.cluster);
+  const Time before = sim_.Now();
+  for (const std::string& name : names) {
+    const auto found = records.FindEntry(directory_, name);
+    ASSERT_OK(found);
+    EXPECT_FALSE(found->entry);
+  }
+  EXPECT_TRUE(records.List(directory_, "", 100)->entries.empty());
+  EXPECT_LT(sim_.Now() - before, std::chrono::seconds(1));
+  EXPECT_FAILS(other_->Lookup(directory_, *names.begin()), ENOENT);
+}
+
+// As a loss of power leaves it: what was copied is there, and what it was copied from is not.
+TEST_F(SpreaderTest, WhatIsInAPartAloneWhileItGrowsIsNotANameAndGoes) {
+  MakeMany(20);
+  SpreadUntil(Stage::kMoving, 10);
+  std::string name = "stray";
+  while (PartOf(name, 6) == 0) name += "s";
+  const uint32_t group = GroupOfPart(host_.cluster->map(), directory_, PartOf(name, 6));
+  const RegisterName part = EntryPlaces::NameIn(group, directory_, name);
+  const pinstripe::Entry entry{
+      .inode = fs_->Lookup(directory_, "file1")->inode, .kind = FileKind::kRegular, .nonce = {}};
+  ASSERT_TRUE(host_.cluster->registers().Change(part, {}, entry.Encode()).applied());
+  EXPECT_FAILS(other_->Lookup(directory_, name), ENOENT);
+  EXPECT_EQ(NamesIn(*fs_, directory_).count(name), 0u);
+  ASSERT_OK(Spread());
+  EXPECT_FALSE(host_.cluster->registers().Read(part)->value);
+  EXPECT_FAILS(other_->Lookup(directory_, name), ENOENT);
+  EXPECT_EQ(NamesIn(*fs_, directory_).size(), 20u);
+}
+
+TEST_F(SpreaderTest, MorePartsThanTheClusterHasGroupsAreRefused) {
+  MakeMany(3);
+  Records records(*host_.cluster);
+  const auto stored = records.FindInode(directory_);
+  Inode damaged = (*stored)->inode;
+  damaged.parts = {.bits = 7, .stage = Stage::kMoving};
+  ASSERT_TRUE(records.ChangeInode(directory_, (*stored)->slot, damaged).applied());
+  EXPECT_FAILS(Spread(), EBADMSG);
+  EXPECT_FAILS(other_->Lookup(directory_, "file1"), EBADMSG);
+  EXPECT_FAILS(other_->ReadDirectory(directory_, "", 10, false), EBADMSG);
+}
+
 class SpreaderPowerTest : public SpreaderTest {
  protected:
   SpreaderPowerTest()
