@@ -299,8 +299,8 @@ class ClusterFileSystem final : public FileSystem {
       const size_t wanted = max - entries.size();
       std::vector<Records::ListedEntry> names;
       while (next && names.size() < wanted) {
-        Records::Page page =
-            TRY(records().places().ListAhead(directory, *next, wanted - names.size()));
+        Records::Page page = TRY(records().List(directory, *next, wanted - names.size(), nullptr,
+                                                Records::Listing::kAhead));
         std::ranges::move(page.entries, std::back_inserter(names));
         next = std::move(page.next);
       }

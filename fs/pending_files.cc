@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
-#include <memory>
 #include <utility>
 
 #include "base/log.h"
+#include "base/side_by_side.h"
 #include "base/try.h"
 
 namespace pinstripe {
@@ -154,49 +154,14 @@ Status PendingFiles::Commit(InodeId file, Asked asked) {
 }
 
 Status PendingFiles::CommitAll(const std::vector<InodeId>& files, Asked asked) {
-  struct Work {
-    Mutex mutex;
-    std::vector<InodeId> left GUARDED_BY(mutex);
-    Status why GUARDED_BY(mutex);
-    size_t helpers GUARDED_BY(mutex) = 0;
-  };
-  if (files.empty()) return {};
-  const auto work = std::make_shared<Work>();
-  const auto ended = runtime_.NewSignal();
-  const auto work_off = [this, work, asked] {
-    for (;;) {
-      InodeId file = 0;
-      {
-        const MutexLock lock(work->mutex);
-        if (work->left.empty()) return;
-        file = work->left.back();
-        work->left.pop_back();
-      }
-      const Status status = Commit(file, asked);
-      const MutexLock lock(work->mutex);
-      if (work->why.ok()) work->why = status;
-    }
-  };
-  {
-    const MutexLock lock(work->mutex);
-    work->left = files;
-    work->helpers = std::min(files.size(), kMostAtOnce) - 1;
-  }
-  for (size_t i = 1; i < std::min(files.size(), kMostAtOnce); ++i) {
-    runtime_.Spawn("pending files", [work, work_off, ended] {
-      work_off();
-      const MutexLock lock(work->mutex);
-      if (--work->helpers == 0) ended->Set();
-    });
-  }
-  work_off();
-  for (;;) {
-    {
-      const MutexLock lock(work->mutex);
-      if (work->helpers == 0) return work->why;
-    }
-    ended->WaitUntil(Time::max());
-  }
+  Mutex mutex;
+  Status why;
+  SideBySide(runtime_, "pending files", files.size(), kMostAtOnce, [&](size_t i) {
+    const Status status = Commit(files[i], asked);
+    const MutexLock lock(mutex);
+    if (why.ok()) why = status;
+  });
+  return why;
 }
 
 Time PendingFiles::NextDue() const {

@@ -74,46 +74,54 @@ Result<EntryPlaces::Page> EntryPlaces::List(InodeId directory, std::string_view 
 
 Result<EntryPlaces::Page> EntryPlaces::ListAhead(InodeId directory, std::string_view first,
                                                  size_t max) {
-  if (!first.empty()) {
-    if (auto some = TakeAhead(directory, first, max)) return *std::move(some);
+  if (first.empty()) {
+    ++ahead_changes_;
+  } else if (auto some = TakeAhead(directory, first, max)) {
+    return *std::move(some);
   }
   Ahead ahead;
   ahead.directory = directory;
+  ahead.changes = ahead_changes_;
+  ahead.at = cluster_.runtime().Now();
   ahead.page = TRY(List(directory, first, max, nullptr));
   if (ahead.page.entries.size() <= max) return std::move(ahead.page);
-  ahead.at = cluster_.runtime().Now();
-  Page some = Take(ahead, max);
+  Page some = Take(ahead, 0, max);
   const MutexLock lock(ahead_mutex_);
   if (ahead_.size() == kMostAhead) ahead_.pop_front();
   ahead_.push_back(std::move(ahead));
   return some;
 }
 
-EntryPlaces::Page EntryPlaces::Take(Ahead& ahead, size_t max) {
+void EntryPlaces::NoteAdded(InodeId directory) {
+  const auto known = known_.Find(directory);
+  if (!known || known->parts.bits != 0) ++ahead_changes_;
+}
+
+EntryPlaces::Page EntryPlaces::Take(const Ahead& ahead, size_t from, size_t max) {
   const std::vector<Listed>& all = ahead.page.entries;
-  const size_t end = std::min(all.size(), ahead.from + std::max<size_t>(max, 1));
-  Page some{.entries = {all.begin() + static_cast<ptrdiff_t>(ahead.from),
+  const size_t end = std::min(all.size(), from + std::max<size_t>(max, 1));
+  Page some{.entries = {all.begin() + static_cast<ptrdiff_t>(from),
                         all.begin() + static_cast<ptrdiff_t>(end)},
             .next = ahead.page.next};
   if (end < all.size()) some.next = all[end - 1].name + '\0';
-  ahead.from = end;
   return some;
 }
 
+// Also what was given already: the kernel does not take all that it asks for.
 std::optional<EntryPlaces::Page> EntryPlaces::TakeAhead(InodeId directory, std::string_view first,
                                                         size_t max) {
   const Time now = cluster_.runtime().Now();
   const MutexLock lock(ahead_mutex_);
-  std::erase_if(ahead_, [now](const Ahead& it) { return now - it.at > kListedAhead; });
-  for (Ahead& ahead : ahead_) {
+  std::erase_if(ahead_, [&](const Ahead& it) {
+    return now - it.at > kListedAhead || it.changes != ahead_changes_;
+  });
+  for (const Ahead& ahead : ahead_) {
     const std::vector<Listed>& all = ahead.page.entries;
-    // Also what was given already: the kernel does not take all that it asks for.
-    const bool covers = ahead.directory == directory && !all.empty() && all.front().name < first &&
-                        first <= all.back().name;
+    const bool covers =
+        ahead.directory == directory && all.front().name < first && first <= all.back().name;
     if (!covers) continue;
     const auto at = std::ranges::lower_bound(all, first, std::less<>(), &Listed::name);
-    ahead.from = static_cast<size_t>(at - all.begin());
-    return Take(ahead, max);
+    return Take(ahead, static_cast<size_t>(at - all.begin()), max);
   }
   return std::nullopt;
 }

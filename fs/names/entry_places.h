@@ -10,6 +10,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <functional>
@@ -90,9 +91,13 @@ class EntryPlaces {
     std::optional<std::string> next;  // where to go on; null at the end
   };
   Result<Page> List(InodeId directory, std::string_view first, size_t max, RegisterHolding* mark);
-  // For those who list for people. In a directory that has grown, what follows the first page may
-  // be a few seconds old, as it takes long to ask all parts for each page. Not more than `max`.
+  // For those who list for people, page by page. In a directory that has grown, a page after the
+  // first one may be as old as the latest first page of it that was read here, and ten seconds at
+  // most, as it takes long to ask all parts. What was added here since is in it. Not more than
+  // `max`.
   Result<Page> ListAhead(InodeId directory, std::string_view first, size_t max);
+  // An entry was given a value, or may have been: what was read ahead may lack it.
+  void NoteAdded(InodeId directory);
 
   // The steps of moving one entry of a directory that grows to its part, for fs/names/spreader.h.
   // What it copies is to be made safe from power loss before it is said that it was moved. The slot
@@ -147,18 +152,18 @@ class EntryPlaces {
                     RegisterHolding* mark);
   Result<std::optional<Page>> ListBy(const DirectoryParts& parts, InodeId directory,
                                      std::string_view first, size_t max, RegisterHolding* mark);
-  // What was read of a directory and not asked for yet.
+  // What was read of a directory, with what was not asked for yet.
   struct Ahead {
     InodeId directory = 0;
     Page page;
-    size_t from = 0;  // the first entry of it that was not asked for
-    Time at{};        // when it was there
+    uint64_t changes = 0;  // ahead_changes_, before it was read
+    Time at{};             // when that was
   };
   static constexpr Duration kListedAhead = std::chrono::seconds(10);
-  static constexpr size_t kMostAhead = 4;
+  static constexpr size_t kMostAhead = 2;  // of tens of thousands of names each
   std::optional<Page> TakeAhead(InodeId directory, std::string_view first, size_t max);
-  // Some of it, from where it is on.
-  static Page Take(Ahead& ahead, size_t max);
+  // Some of it, from this entry on.
+  static Page Take(const Ahead& ahead, size_t from, size_t max);
   Result<std::vector<Page>> ScanParts(const DirectoryParts& parts, InodeId directory,
                                       std::string_view first, size_t max, RegisterHolding* mark);
 
@@ -166,6 +171,9 @@ class EntryPlaces {
   UnsyncedChanges& unsynced_;
   const ReadDirectory read_directory_;
   KnownParts known_;
+  // Counts what makes that old which was read before: an entry that was added to a directory that
+  // has grown, and a listing of any that begins.
+  std::atomic<uint64_t> ahead_changes_ = 0;
   Mutex ahead_mutex_;
   std::deque<Ahead> ahead_ GUARDED_BY(ahead_mutex_);  // the oldest first
 };

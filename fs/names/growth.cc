@@ -66,7 +66,11 @@ void Growth::Run() {
   }
 }
 
-Result<bool> Growth::IsLarge(InodeId directory) {
+Result<bool> Growth::IsToBeSpread(InodeId directory) {
+  const std::optional<StoredInode> stored = TRY(records_.FindInode(directory));
+  if (!stored) return false;
+  const DirectoryParts settled{.bits = stored->inode.parts.bits};
+  if (settled.bits != 0) return stored->inode.parts != settled;  // somebody may have died at it
   uint64_t names = 0;
   std::optional<std::string> next = "";
   while (next && names < at_names_ && !thread_.IsEnding()) {
@@ -79,19 +83,23 @@ Result<bool> Growth::IsLarge(InodeId directory) {
 
 void Growth::Spread(InodeId directory) {
   const std::string id = fmt::format("{:016x}", directory);
-  const Result<bool> is_large = IsLarge(directory);
-  if (is_large.has_value() && !*is_large) return names_.large().Forget(directory);
+  const auto failed = [&](const Status& why) {
+    if (why.code() == ENOENT) return;  // it was removed
+    names_.large().Forget(directory);  // it is tried again with as many names
+    Log(LogLevel::kWarn, "a large directory could not be spread over all drives",
+        {{"directory", id}, {"why", why}});
+  };
+  const Result<bool> is_to_be = IsToBeSpread(directory);
+  if (!is_to_be.has_value()) return failed(is_to_be.error());
+  if (!*is_to_be) return names_.large().Forget(directory);
   Log(LogLevel::kInfo, "a directory is large: its names are spread over all drives",
       {{"directory", id}});
   Spreader::Options options;
   options.go_on = [this] { return !thread_.IsEnding(); };
   const auto report = Spreader(cluster_, records_, names_, std::move(options))
                           .Run(directory, Spreader::Begin::kYes);
-  if (!report.has_value()) {
-    if (report.error().code() == ENOENT) return;  // it was removed
-    Log(LogLevel::kWarn, "a large directory could not be spread over all drives",
-        {{"directory", id}, {"why", report.error()}});
-  } else if (report->ended) {
+  if (!report.has_value()) return failed(report.error());
+  if (report->ended) {
     Log(LogLevel::kInfo, "a large directory is spread over all drives",
         {{"directory", id}, {"moved", report->moved}});
   }

@@ -67,8 +67,9 @@ class Growth {
  private:
   void Run();
   void Spread(InodeId directory);
-  // Whether it has so many names now: many may have gone since they were made.
-  Result<bool> IsLarge(InodeId directory);
+  // Whether it is to be spread: it has so many names now, though many may have gone since they were
+  // made, and it was not spread before.
+  Result<bool> IsToBeSpread(InodeId directory);
 
   Cluster& cluster_;
   Records& records_;

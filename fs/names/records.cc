@@ -324,6 +324,7 @@ Records::EntryChange Records::EntryChanged(InodeId directory, std::string_view n
        outcome.why.Context(fmt::format("change entry '{}' of directory {:016x}", name, directory))},
       {},
       {}};
+  if (entry && outcome.effect != Effect::kRefused) places_.NoteAdded(directory);
   if (outcome.applied()) {
     const Result<bool> counts = places_.StillCounts(directory, name, target);
     if (!counts.has_value() || !*counts) {
@@ -523,8 +524,9 @@ Records::MoverChange Records::ChangeMover(uint64_t slot, InodeId directory) {
 }
 
 Result<Records::Page> Records::List(InodeId directory, std::string_view first, size_t max,
-                                    RegisterHolding* mark) {
-  Page page = TRY(places_.List(directory, first, max, mark));
+                                    RegisterHolding* mark, Listing listing) {
+  Page page = TRY(listing == Listing::kAhead ? places_.ListAhead(directory, first, max)
+                                             : places_.List(directory, first, max, mark));
   for (const ListedEntry& listed : page.entries) {
     hints_.Learn(directory, listed.name, listed.entry.inode);
   }

@@ -171,8 +171,10 @@ class Records {
   using Page = EntryPlaces::Page;
   // With `mark`, which the directory bears: by what drives tell that had it before they were asked
   // (RegisterStore::ScanAfter()). ESTALE: the directory has changed since.
+  // kAhead: without one, as EntryPlaces::ListAhead().
+  enum class Listing { kNow, kAhead };
   Result<Page> List(InodeId directory, std::string_view first, size_t max,
-                    RegisterHolding* mark = nullptr);
+                    RegisterHolding* mark = nullptr, Listing listing = Listing::kNow);
   // In which registers entries are.
   EntryPlaces& places() { return places_; }
 

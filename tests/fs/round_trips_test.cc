@@ -131,6 +131,19 @@ TEST_F(RoundTripsTest, AListingThatGoesOnAsksForEntriesOnly) {
 }
 
 // However deep a file lies, if the way was gone before.
+// A listing tells which inode a name stands for, so both are asked for at once.
+TEST_F(RoundTripsTest, AStatOfANameThatWasListedIsOne) {
+  Host other = NewHost();
+  for (int i = 0; i < 3; ++i) {
+    auto file = other->Create(kRootInode, "file" + std::to_string(i), {});
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Close());
+  }
+  ASSERT_OK(fs_->ReadDirectory(kRootInode, "", 10, /*with_attributes=*/false));
+  sim_.Sleep(std::chrono::seconds(2));
+  EXPECT_EQ(Count([&] { ASSERT_OK(fs_->Lookup(kRootInode, "file1")); }), 1);
+}
+
 TEST_F(RoundTripsTest, TheWholeWayIsAskedForAtOnce) {
   ASSERT_OK(fs_->MakePath("/a/b/c", 0755, {}));
   ASSERT_OK(fs_->MakeSymlink(kRootInode, "short", "a/b", {}));

@@ -277,6 +277,63 @@ TEST_F(SpreaderTest, AFileThatIsMadeInItLiesBesideItsEntry) {
   EXPECT_GT(groups.size(), 25u);
 }
 
+// What was read ahead of a listing is not what a later one shows.
+TEST_F(SpreaderTest, AListingShowsWhatWasThereWhenItBegan) {
+  std::set<std::string> names = MakeMany(200);
+  ASSERT_OK(Spread());
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(NamesIn(*fs_, directory_), names);
+    for (FileSystem* by : {fs_, other_.fs.get()}) {
+      const std::string made = "zz" + std::to_string(i) + (by == fs_ ? "own" : "other");
+      ASSERT_OK(by->MakeNode(directory_, made, FileKind::kRegular, 0644, {}, {}));
+      names.insert(made);
+      EXPECT_EQ(NamesIn(*fs_, directory_), names);
+    }
+    ASSERT_OK(fs_->Unlink(directory_, *names.begin()));
+    names.erase(names.begin());
+  }
+}
+
+// A file that appears later is in the process until it is on the drives, and listed all the time.
+TEST_F(SpreaderTest, AListingThatGoesOnHasWhatWasAddedHere) {
+  MakeMany(200);
+  ASSERT_OK(Spread());
+  auto file = fs_->Create(directory_, "zz", {.appears_later = true});
+  ASSERT_OK(file);
+  const auto page = fs_->ReadDirectory(directory_, "", 10, false);
+  ASSERT_OK(page);
+  ASSERT_OK((*file)->Close());
+  const auto rest = fs_->ReadDirectory(directory_, page->back().name, 1000, false);
+  ASSERT_OK(rest);
+  EXPECT_EQ(rest->back().name, "zz");
+}
+
+// To ask all parts for each of them would take long.
+TEST_F(SpreaderTest, PagesAfterTheFirstAreReadAheadForTenSeconds) {
+  MakeMany(200);
+  ASSERT_OK(Spread());
+  const auto ranges = [&](const std::function<void()>& work) {
+    const auto count = [&] {
+      uint64_t sum = 0;
+      for (DriveId id = 1; id <= machines_.size(); ++id)
+        sum += machines_.drive(id).requests().range;
+      return sum;
+    };
+    const uint64_t before = count();
+    work();
+    return count() - before;
+  };
+  const auto first = fs_->ReadDirectory(directory_, "", 20, false);
+  ASSERT_OK(first);
+  const auto next = [&] {
+    EXPECT_EQ(fs_->ReadDirectory(directory_, first->back().name, 20, false)->size(), 20u);
+  };
+  EXPECT_EQ(ranges(next), 0u);
+  EXPECT_EQ(ranges(next), 0u) << "the kernel asks again for what it had no room for";
+  sim_.Sleep(std::chrono::seconds(11));
+  EXPECT_GT(ranges(next), 0u);
+}
+
 // Whoever asks where an entry is goes by what was read for that, and not by what others remember.
 TEST_F(SpreaderTest, WhatWasReadOfADirectoryCountsWhateverIsForgotten) {
   const std::set<std::string> names = MakeMany(30);
