@@ -36,7 +36,8 @@ Result<FormatAnswer> FormatCluster(Runtime& runtime, const std::string& config_f
     KineticIo io(runtime);
     TRY(Cluster::Format(
         runtime, config, KineticDriveFactory(io, config.drive_timeout),
-        {.force = request.force, .features = {NewFeature(kGrownDirectoriesFeature)}}));
+        {.force = request.force,
+         .features = {NewFeature(kContentsBesideFeature), NewFeature(kGrownDirectoriesFeature)}}));
   }
   const auto connected = TRY(Connect(runtime, config_file));
   TRY(FileSystem::Format(connected->cluster(), request.owner, request.mode));

@@ -254,6 +254,8 @@ void Checker::FindLost(std::map<InodeId, LostInode> candidates) {
         continue;
       }
       if (found->fate == InodeFate::kThere || found->fate == InodeFate::kRemoved) continue;
+      const bool is_plain = candidate.contents.empty() && !candidate.is_keeper;
+      if (found->fate == InodeFate::kGivenUp && is_plain && candidate.names.size() <= 1) continue;
       candidate.id = id;
       if (found->fate != InodeFate::kLost && !IsStillNamed(candidate)) {
         // As an upload that is under way, or died, has left it; unless a name that could not be

@@ -6,6 +6,7 @@
 
 #include "base/coding.h"
 #include "base/try.h"
+#include "fs/files/beside_number.h"
 #include "fs/files/map_pages.h"
 #include "upkeep/checker.h"
 
@@ -141,6 +142,7 @@ const ListedStripe* Checker::Peek() {
 // in the order of their keys.
 void Checker::CheckFile(InodeId id, StoredInode stored) {
   uint64_t block = 0;
+  std::vector<OwnedBlock> beside;  // has the last number of all blocks
   while (const BlockMap::Part* part =
              stored.inode.map ? stored.inode.map->PartOf(block) : nullptr) {
     const Status loaded =
@@ -170,6 +172,8 @@ void Checker::CheckFile(InodeId id, StoredInode stored) {
         const OwnedBlock owned{id, first + i, PlaceInRun(run, i, block_bytes)};
         if (run.shared) {
           CheckSharedBlock(id, owned.block, owned.place);
+        } else if (run.shift != 0) {
+          beside.push_back(owned);
         } else {
           CheckBlock({&owned, 1});
         }
@@ -180,6 +184,7 @@ void Checker::CheckFile(InodeId id, StoredInode stored) {
     stored.inode.map->ForgetPages();
     keeper_maps_.ForgetPages();
   }
+  if (!beside.empty()) CheckBlock(beside);
   CheckPages(id, stored.inode);
   keeper_maps_.ForgetSome();
 }
@@ -196,7 +201,7 @@ void Checker::CheckPages(InodeId id, const Inode& inode) {
 
 void Checker::CheckBlock(std::span<const OwnedBlock> owned) {
   const uint64_t block = owned.front().block;
-  const uint64_t object = owned.front().place.object;
+  const auto [object, number, write] = owned.front().place.IdOf(block);
   std::vector<std::pair<InodeId, BlockPlace>> expected;
   for (const OwnedBlock& one : owned) {
     ++report_.blocks;
@@ -213,9 +218,9 @@ void Checker::CheckBlock(std::span<const OwnedBlock> owned) {
     }
   }
   for (const ListedStripe* stripe = Peek(); stripe != nullptr; stripe = Peek()) {
-    if (std::pair(stripe->id.object, stripe->id.block) > std::pair(object, block)) break;
+    if (std::pair(stripe->id.object, stripe->id.block) > std::pair(object, number)) break;
     const auto found = std::ranges::find_if(expected, [&](const auto& each) {
-      return stripe->id.block == block && each.second.Names(stripe->id);
+      return stripe->id.block == number && each.second.Names(stripe->id);
     });
     if (found != expected.end()) {
       Use(found->first, *stripe, found->second);
@@ -314,6 +319,7 @@ Status Checker::LoadOwner(Owner& owner, uint64_t first, uint64_t end) {
 // As CheckFile, for stripes that more than one inode names: its own, where it is there, and
 // keepers.
 void Checker::CheckObject(InodeId object, std::vector<Owner> owners) {
+  std::vector<OwnedBlock> beside;
   for (uint64_t block = 0;;) {
     uint64_t end = block + kBlocksAtOnce;
     uint64_t holes = UINT64_MAX;  // up to there, all have holes
@@ -365,7 +371,7 @@ void Checker::CheckObject(InodeId object, std::vector<Owner> owners) {
           if (run.shared) {
             CheckSharedBlock(owner.id, at, place);
           } else {
-            owned.push_back({owner.id, at, place});
+            (run.shift != 0 ? beside : owned).push_back({owner.id, at, place});
           }
         }
         first += run.count;
@@ -384,6 +390,7 @@ void Checker::CheckObject(InodeId object, std::vector<Owner> owners) {
     keeper_maps_.ForgetPages();
     block = end;
   }
+  if (!beside.empty()) CheckBlock(beside);
   keeper_maps_.ForgetSome();
   for (const Owner& owner : owners) {
     if (owner.id == object) CheckPages(object, owner.stored.inode);
@@ -426,7 +433,7 @@ void Checker::SkipBlocks(InodeId id, uint64_t end) {
 
 void Checker::Use(InodeId id, const ListedStripe& stripe, const BlockPlace& place) {
   const auto places = cluster_.stripes().PlacesOf(stripe.id, place.layout, place.place);
-  if (!places.has_value()) return Suspect(id, stripe.id.block);
+  if (!places.has_value()) return Suspect(id, BlockOfNumber(stripe.id.block));
   std::vector<ShardCopy> strays;
   size_t at_home = 0;
   for (const ShardCopy& copy : stripe.copies) {
@@ -438,7 +445,7 @@ void Checker::Use(InodeId id, const ListedStripe& stripe, const BlockPlace& plac
     }
   }
   report_.shards += at_home;
-  if (at_home < places->size()) Suspect(id, stripe.id.block);
+  if (at_home < places->size()) Suspect(id, BlockOfNumber(stripe.id.block));
   if (!strays.empty()) Unused(stripe, std::move(strays));
 }
 

@@ -249,9 +249,10 @@ Status Collector::CollectStripes(std::span<const ListedStripe> stripes) {
     report_.too_young += CountShards(stripes);
     return {};
   }
-  if (!options_.dry_run && options_.fences && inode.slot == 0) {
-    // A client that is about to write it finds it taken.
-    const auto change = records_.ChangeInode(object, 0, std::nullopt);
+  // A client that is about to write it finds it taken. It may go on in the second slot, where the
+  // first has what was to be there instead of an inode with pieces.
+  if (!options_.dry_run && options_.fences && inode.slot <= 1) {
+    const auto change = records_.ChangeInode(object, inode.slot, std::nullopt);
     TRY(change.why);
     if (!change.applied()) return {};  // it was written just now: it is for the next run
   }

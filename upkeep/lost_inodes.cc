@@ -1,8 +1,10 @@
 #include "upkeep/lost_inodes.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "base/try.h"
+#include "fs/files/beside_number.h"
 #include "fs/files/block_map.h"
 
 namespace pinstripe {
@@ -15,6 +17,7 @@ Result<InodeFound> FindFate(Records& records, InodeId id, const Records::InodeRe
   // What was there is removed in a later slot. In the first one somebody who wanted its name has
   // written a removal, or a collection, because it was not there.
   if (found.slot > kFirstSlot) return InodeFound{InodeFate::kRemoved, {}};
+  if (found.is_instead) return InodeFound{InodeFate::kGivenUp, {}};
   const RegisterTraces traces = TRY(records.FindTraces(id));
   if (traces.removed && traces.slot > kFirstSlot) return InodeFound{InodeFate::kRemoved, {}};
   if (traces.value) {
@@ -97,12 +100,13 @@ uint64_t GuessSize(StripeStore& store, const StripeLayout& usual,
       stripes, [](const ListedStripe& stripe) { return PageNumber::Is(stripe.id.block); });
   stripes = stripes.first(static_cast<size_t>(pages - stripes.begin()));
   if (stripes.empty()) return 0;
-  const uint64_t last_block = stripes.back().id.block;
+  const auto block_of = [](const ListedStripe& stripe) { return BlockOfNumber(stripe.id.block); };
+  const uint64_t last_block = std::ranges::max(stripes | std::views::transform(block_of));
   uint64_t last_length = 0;
   std::vector<StripeStore::Form> forms;
   for (const ListedStripe& stripe : stripes) {
-    const uint64_t block = stripe.id.block;
-    if (block != stripes.front().id.block && block != last_block) continue;
+    const uint64_t block = block_of(stripe);
+    if (block != block_of(stripes.front()) && block != last_block) continue;
     const auto form = store.Describe(stripe.id, stripe.copies);
     if (!form.has_value() || !*form) continue;
     forms.push_back(**form);

@@ -8,6 +8,8 @@
 //   - one of which a few drives have the first value, and which nothing names but, perhaps, an
 //     entry that was written with it, is one whose writer died just then, or one that was lost:
 //     nobody can tell;
+//   - one whose first slot has what was to be there instead of its first value was never there, and
+//     nothing names it but, perhaps, an entry that was written with it;
 //   - any other one that reads as never written is lost.
 //
 // Checker finds them; Collector keeps what is left of them; upkeep/recovery.h brings it back.
@@ -60,6 +62,7 @@ enum class InodeFate {
   kNoTrace,  // of its drives, all of which answered, none has ever heard of a value of it
   kLost,     // a few drives have a copy, and too few to be believed
   kBegun,    // so, too, and it is of the first that was ever written of it
+  kGivenUp,  // whoever wrote it for the first time died, and somebody has seen to it that it is not
 };
 struct InodeFound {
   InodeFate fate = InodeFate::kThere;

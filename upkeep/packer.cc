@@ -210,7 +210,9 @@ bool Packer::IsToBePacked(const Inode& inode) {
   if (inode.map) {
     if (inode.map->blocks() != 1 || inode.map->FirstMissing(0, 1)) return false;
     const auto place = inode.map->Find(0);
-    if (!place || place->valid == 0 || place->shared || place->layout.data_shards > 1) return false;
+    if (!place || place->valid == 0 || place->shared) return false;
+    // Copies, or pieces beside the inode.
+    if (place->layout.data_shards > 1 && place->shift == 0) return false;
   }
   if (inode.changed <= changed_before_) return true;
   ++report_.too_young;

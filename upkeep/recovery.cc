@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "fs/files/beside_number.h"
 #include "fs/files/keepers.h"
 #include "fs/files/map_pages.h"
 #include "fs/names/names.h"
@@ -86,6 +87,7 @@ class Recovery {
       case InodeFate::kRemoved: return Fail(ENOENT, "inode {:016x} was removed", id_);
       case InodeFate::kNoTrace:
       case InodeFate::kBegun:
+      case InodeFate::kGivenUp:
       case InodeFate::kLost: break;
     }
     lost_.id = id_;
@@ -221,7 +223,7 @@ class Recovery {
     if (progress_) progress_("looking at shards", 0);
     const auto form = TRY(cluster_.stripes().Describe(stripe.id, stripe.copies));
     if (form && form->length > 0) {
-      writes_[stripe.id.block].push_back({stripe.id, *form});
+      writes_[BlockOfNumber(stripe.id.block)].push_back({stripe.id, *form});
     } else {
       report_.lost.push_back(
           fmt::format("block {}: no shard of one of its writes says what it is", stripe.id.block));

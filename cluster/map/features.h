@@ -46,12 +46,17 @@ struct KnownFeature {
 
 // Small files may be parts of packs (docs/format.md, "Packs").
 inline constexpr std::string_view kPacksFeature = "packs";
+// Contents of small files may lie beside their inodes (docs/format.md, "Contents beside the
+// inode").
+inline constexpr std::string_view kContentsBesideFeature = "contents-beside";
 // Directories may be spread over groups (docs/format.md, "Directories that grow").
 inline constexpr std::string_view kGrownDirectoriesFeature = "grown-directories";
 
 // What this version knows, ascending by name. What every version has had is part of the formats,
 // and not a feature.
 inline constexpr std::array kKnownFeatures{
+    KnownFeature{kContentsBesideFeature, FeatureKind::kMustBeUnderstood,
+                 "The contents of small files lie in pieces beside their inodes."},
     KnownFeature{kGrownDirectoriesFeature, FeatureKind::kMustBeUnderstood,
                  "The names of very large directories may be spread over all drives."},
     KnownFeature{kPacksFeature, FeatureKind::kMustBeUnderstood,

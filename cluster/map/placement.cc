@@ -134,6 +134,11 @@ uint32_t GroupOfStripe(const DriveMap& map, uint64_t object, uint64_t block) {
   return static_cast<uint32_t>((MixBits(object ^ kOther) + block) % map.groups);
 }
 
+uint64_t BlockAmongRegisters(const DriveMap& map, uint64_t object) {
+  const uint64_t wanted = GroupOfRegisters(map, object);
+  return (wanted + map.groups - GroupOfStripe(map, object, 0)) % map.groups;
+}
+
 // A drive is in a group's first `shards` with probability p = shards / drives, so it gets p P of P
 // groups, with a variance of P p (1 - p).
 uint32_t EnoughGroups(size_t drives, size_t shards) {

@@ -32,6 +32,10 @@ uint64_t ObjectInGroup(const DriveMap& map, uint32_t group, uint64_t random);
 // The group of the stripe of block `block` of object `object`. Objects whose registers are together
 // have their stripes everywhere.
 uint32_t GroupOfStripe(const DriveMap& map, uint64_t object, uint64_t block);
+// The first block of the object whose stripe is in the group of its registers: less than
+// map.groups. A stripe there of as many shards as a register has replicas, (r-1)/2 of them parity,
+// has the same homes in the same order.
+uint64_t BlockAmongRegisters(const DriveMap& map, uint64_t object);
 
 // The lot a drive draws in a group: 1..2^38. The smaller it is for the pull of the drive, the
 // earlier it comes.

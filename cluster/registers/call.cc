@@ -143,6 +143,13 @@ void OwnChange::LearnFrom(const ReplicaStates& states) {
   }
 }
 
+bool LieTogether(const std::vector<Drive*>& replicas, const std::vector<Companions::One>& all) {
+  // Replicas may be reached by other objects than shards are, which know who has a say.
+  return std::ranges::equal(replicas, all, [](const Drive* replica, const Companions::One& one) {
+    return replica != nullptr && one.drive != nullptr && replica->name() == one.drive->name();
+  });
+}
+
 std::string RegisterRecordKey(const std::string& prefix, const RegisterName& name) {
   return Writer().Raw(prefix).Raw("R").U32(name.group).Raw(name.key).Take();
 }
@@ -475,11 +482,12 @@ bool RegisterCall::MayAcceptFast(size_t replica, const RememberedRegister& remem
   return state.has_value() && state->promised < Ballot::Fast(slot) && Usable(replica);
 }
 
-bool RegisterCall::CanGoFast(const RememberedRegister& remembered) {
+bool RegisterCall::CanGoFast(const RememberedRegister& remembered, Needed needed) {
   size_t ready = 0;
   for (size_t i = 0; i < drives_.size(); ++i) {
     if (MayAcceptFast(i, remembered, SlotAfter(remembered.slot))) ++ready;
   }
+  if (needed == Needed::kAll) return ready == drives_.size() && AllKnowGuards();
   return ready >= quorums_.fast;
 }
 
@@ -518,6 +526,7 @@ std::unique_ptr<RegisterCall::Round> RegisterCall::SendFastRound(
     steps.push_back({i, request, next});
     steps.back().request.expected =
         Expected::Version(EncodeRegisterVersion(replica->promised, replica->accepted));
+    if (!own.companions.empty()) steps.back().request.guard = own.companions[i];
   }
   if (steps.size() < quorums_.fast) return PostPuts({});
   ForgetStates();
@@ -533,8 +542,11 @@ std::unique_ptr<RegisterCall::Round> RegisterCall::SendFastRound(
 }
 
 bool RegisterCall::AwaitFastRound(OwnChange& own, Round& round) {
-  const size_t accepted = AwaitPuts(round, quorums_.fast, /*hurry=*/true);
+  const bool is_bound = own.proposal->bound.has_value();
+  const size_t needed = is_bound ? drives_.size() : quorums_.fast;
+  const size_t accepted = AwaitPuts(round, needed, /*hurry=*/true);
   NoteSent(own);
+  own.everywhere = accepted == drives_.size();
   return accepted >= quorums_.fast;
 }
 
@@ -558,7 +570,13 @@ std::optional<ReplicaStates> RegisterCall::Prepare(const Ballot& ballot,
                            next, Durability::kWriteBack),
          next});
   }
-  const size_t promises = SendPuts(std::move(steps), quorums_.majority, /*hurry=*/false);
+  // Only all of them together may show that a bound value is not chosen.
+  const bool any_bound = !pinstripe::Judge(quorums_, before).chosen &&
+                         std::ranges::any_of(before, [](const auto& state) {
+                           return state && state->accepted.fast() && state->proposal->bound;
+                         });
+  const size_t needed = any_bound ? std::max(steps.size(), quorums_.majority) : quorums_.majority;
+  const size_t promises = SendPuts(std::move(steps), needed, /*hurry=*/any_bound);
   for (const size_t i : asked_) exhausted_[i] = failures_[i].code() == ENOSPC;
   if (promises < quorums_.majority) return std::nullopt;
   ReplicaStates promised = states_;
@@ -603,7 +621,7 @@ std::optional<RegisterCall::Settled> RegisterCall::ClassicRound(OwnChange* own, 
     const bool is_next = ballot.slot > chosen.slot;
     if (own != nullptr && own->Replaces(chosen) && is_next) {
       own->MoveTo(ballot.slot, chosen);
-      proposal = own->proposal;
+      proposal = own->InClassicRound();
     } else if (insist && chosen.slot > 0 && (!is_next || ballot.slot == floor_ + 1)) {
       proposal = TakenOver(chosen.proposal, chosen.slot, ballot.slot);
     } else {
@@ -614,8 +632,12 @@ std::optional<RegisterCall::Settled> RegisterCall::ClassicRound(OwnChange* own, 
     // over; or all those promises would show what is chosen.
     const uint64_t slot = HighestAcceptedSlot(*promised);
     proposal = MayBeChosen(quorums_, *promised, slot);
+    if (proposal != nullptr && LacksCompanions(*promised, slot, *proposal)) {
+      if (!gives_up_bound_) return std::nullopt;  // others would show whether it is chosen
+      proposal = InsteadOf(*proposal);
+    }
     const bool own_slot = own != nullptr && own->slot == slot && slot == ballot.slot;
-    if (proposal == nullptr && own_slot) proposal = own->proposal;
+    if (proposal == nullptr && own_slot && !own->proposal->bound) proposal = own->proposal;
     if (proposal == nullptr) proposal = MostAccepted(*promised, slot);
     proposal = TakenOver(proposal, slot, ballot.slot);
   }

@@ -44,6 +44,9 @@ struct OwnChange {
   uint64_t floor = 0;  // of the epoch in which it is tried
   uint64_t slot = 0;   // in which it was proposed last
   ProposalPtr proposal;
+  // One for each replica, which must have it before; none: it is not bound.
+  std::vector<Guard> companions = {};
+  bool everywhere = false;      // every replica has taken it in the fast round
   bool sent = false;            // some replica may have accepted it
   std::optional<bool> applied;  // once that is known from what came after it
 
@@ -54,6 +57,10 @@ struct OwnChange {
 
   // Whether `chosen` is what the caller has seen.
   bool Replaces(const Chosen& chosen) const;
+
+  // What is proposed for it in classic rounds, where nobody knows of companions: a bound one is
+  // given up.
+  ProposalPtr InClassicRound() const { return proposal->bound ? InsteadOf(*proposal) : proposal; }
 
   // Any value proposed for a later slot names what was chosen before it.
   void LearnFrom(const ReplicaStates& states);
@@ -89,8 +96,9 @@ class RegisterCall {
   Result<Settled> Settle(OwnChange* own);
 
   // Whether enough replicas are up and in a state for the fast round of the slot after the
-  // remembered.
-  bool CanGoFast(const RememberedRegister& remembered);
+  // remembered. kAll: as a bound change needs it, all of them, which know guards.
+  enum class Needed { kQuorum, kAll };
+  bool CanGoFast(const RememberedRegister& remembered, Needed needed = Needed::kQuorum);
 
   // The known states of the replicas, and the highest ballot that any of them promised.
   const ReplicaStates& states() const { return states_; }
@@ -141,6 +149,10 @@ class RegisterCall {
   // The same of what is chosen in this slot, a majority: replicas that are behind are brought up to
   // date. ESTALE: something else is chosen, or that cannot be done.
   Result<std::vector<const Drive*>> FindHolders(uint64_t slot);
+
+  // Replicas that are away are lost for ever: a bound change is given up that only they could show
+  // to be chosen. Nobody was told that it happened, and what it came with is lost with them.
+  void GiveUpBound() { gives_up_bound_ = true; }
 
   // Lets the next classic round suppose that no replica was ever written. Puts find out.
   void SupposeNeverWritten();
@@ -216,6 +228,7 @@ class RegisterCall {
   std::vector<bool> exhausted_;   // has no room even for a promise
   // Each replica's last answer, for the message of a failed call; null: nothing yet.
   std::vector<std::optional<Status>> heard_;
+  bool gives_up_bound_ = false;
   bool cut_short_ = false;     // what is asked now has less time than a drive may take
   bool outdated_ = false;      // some replica has a later cluster version
   bool stale_ = false;         // some replica was in another state than expected
@@ -247,6 +260,9 @@ std::optional<Drive::PutRequest> CatchUp(const std::string& key, const ReplicaSt
 // one says nothing.
 Result<ReplicaState> StateFrom(const std::string& key, const Drive& drive,
                                const Result<Record>& record);
+
+// Whether each replica's drive has the companion of that replica.
+bool LieTogether(const std::vector<Drive*>& replicas, const std::vector<Companions::One>& all);
 
 std::string RegisterRecordKey(const std::string& prefix, const RegisterName& name);
 

@@ -40,6 +40,16 @@ struct Nonce {
 inline constexpr size_t kRecentNonces = 16;
 inline constexpr size_t kEarlierNonces = kRecentNonces + 1;
 
+// What a value that came with companions says of itself (RegisterStore::Companions): records of
+// the same drives, of which each replica had its own before it took the value in the fast round.
+struct Bound {
+  // With fewer companions the value is of no use, and its register gets another one instead.
+  uint8_t least = 1;
+  std::optional<std::string> otherwise;  // that one; null: it is removed
+  int64_t proposed_at = 0;               // Runtime::WallClock(); of the removal
+  friend bool operator==(const Bound&, const Bound&) = default;
+};
+
 // A value as a change proposed it. Immutable, and shared by all who speak of it.
 struct Proposal {
   Nonce nonce;
@@ -52,6 +62,8 @@ struct Proposal {
   // If it was taken over from an earlier epoch: the slot for which it was proposed, by which users
   // go on knowing it. 0: the slot in which it is accepted.
   uint64_t former_slot = 0;
+  std::optional<Bound> bound = std::nullopt;  // of one with a value
+  bool is_instead = false;                    // of a bound one
 };
 using ProposalPtr = std::shared_ptr<const Proposal>;
 

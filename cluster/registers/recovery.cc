@@ -164,6 +164,9 @@ Status RegisterRecovery::Decide(std::vector<Register*>& registers) {
     const Finding finding = Judge(quorums_, each->states);
     if (finding.chosen) each->proposal = finding.chosen->proposal;
     if (!each->proposal) each->proposal = MayBeChosen(quorums_, each->states, slot);
+    if (each->proposal && !finding.chosen && LacksCompanions(each->states, slot, *each->proposal)) {
+      each->proposal = InsteadOf(*each->proposal);
+    }
     if (!each->proposal) each->proposal = MostAccepted(each->states, slot);
     each->proposal = TakenOver(each->proposal, slot, each->ballot.slot);
     for (size_t i = 0; i < drives_.size(); ++i) {

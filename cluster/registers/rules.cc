@@ -159,7 +159,35 @@ ProposalPtr MayBeChosen(const Quorums& quorums, const ReplicaStates& states, uin
 ProposalPtr MostAccepted(const ReplicaStates& states, uint64_t slot) {
   const std::vector<Party> parties = PartiesIn(states, slot);
   const Party* largest = Largest(parties);
-  return largest == nullptr ? nullptr : largest->proposal;
+  if (largest == nullptr) return nullptr;
+  const ProposalPtr& proposal = largest->proposal;
+  return LacksCompanions(states, slot, *proposal) ? InsteadOf(*proposal) : proposal;
+}
+
+bool LacksCompanions(const ReplicaStates& states, uint64_t slot, const Proposal& proposal) {
+  if (!proposal.bound) return false;
+  size_t votes = 0;
+  for (const auto& state : states) {
+    if (!state || state->accepted.slot != slot || state->proposal->nonce != proposal.nonce)
+      continue;
+    // Who proposed it in a classic round knew of enough.
+    if (!state->accepted.fast()) return false;
+    ++votes;
+  }
+  return votes < proposal.bound->least;
+}
+
+ProposalPtr InsteadOf(const Proposal& bound) {
+  // Everybody makes the same of it. Its own name tells its proposer that his value is not there.
+  constexpr uint64_t kInstead = 0x4f7d3a1b96c8e25d;
+  return std::make_shared<const Proposal>(
+      Proposal{.nonce = {bound.nonce.high ^ kInstead, bound.nonce.low},
+               .earlier = bound.earlier,
+               .value = bound.bound->otherwise,
+               .removed_at = bound.bound->otherwise ? 0 : bound.bound->proposed_at,
+               .former_slot = bound.former_slot,
+               .bound = std::nullopt,
+               .is_instead = true});
 }
 
 Ballot NextBallot(const ReplicaStates& states, uint64_t least_slot, uint64_t proposer) {

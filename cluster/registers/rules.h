@@ -74,8 +74,16 @@ uint64_t HighestAcceptedSlot(const ReplicaStates& states);
 // Null when nothing can have been chosen in it.
 ProposalPtr MayBeChosen(const Quorums& quorums, const ReplicaStates& states, uint64_t slot);
 
-// The value that most replicas accepted in `slot`. Null when there is none.
+// The value that most replicas accepted in `slot`, where nothing was chosen. If it is bound, and
+// too few took it with its companions, what is to be there instead. Null when there is none.
 ProposalPtr MostAccepted(const ReplicaStates& states, uint64_t slot);
+
+// Whether it is bound, and so few of `states` took it in the fast round of the slot that they may
+// be all that have its companions. Then whoever takes it over would make chosen what is of no use.
+bool LacksCompanions(const ReplicaStates& states, uint64_t slot, const Proposal& proposal);
+
+// What its register gets instead of a bound proposal. The same for all who ask.
+ProposalPtr InsteadOf(const Proposal& bound);
 
 // A classic ballot above all that `states` promised, in the slot that has to be finished, or in
 // `least_slot` if that is higher, as is the first one of the epoch.

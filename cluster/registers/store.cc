@@ -13,6 +13,7 @@
 #include "cluster/registers/range.h"
 #include "cluster/registers/recovery.h"
 #include "cluster/registers/sweep.h"
+#include "cluster/registers/traces.h"
 #include "kinetic/send_together.h"
 
 namespace pinstripe {
@@ -24,7 +25,18 @@ constexpr size_t kReadAtOnce = 2048;  // registers, so that a large directory ta
 constexpr uint32_t kLeastScanRecords = 32;  // asked for at once: removed registers are among them
 
 RegisterValue ValueOf(const RegisterCall& call, const Chosen& chosen) {
-  return {VisibleSlot(chosen, call.floor()), chosen.proposal->value, chosen.proposal->removed_at};
+  return {VisibleSlot(chosen, call.floor()), chosen.proposal->value, chosen.proposal->removed_at,
+          chosen.proposal->is_instead};
+}
+
+ChangeOutcome Refusal(Status why) {
+  ChangeOutcome refused;
+  refused.why = std::move(why);
+  return refused;
+}
+
+Status NotInOneGo() {
+  return Fail(EAGAIN, "not every replica can take the change at once with what comes with it");
 }
 
 Status CheckName(const RegisterName& name) {
@@ -50,6 +62,7 @@ class RegisterStore::Impl {
                        RegisterHolding* holding);
   BothOutcomes ChangeBoth(Wanted first, Wanted second, ChangeTerms terms,
                           const RegisterName* witness);
+  ChangeOutcome ChangeBound(Wanted wanted, ChangeTerms terms);
   WitnessedOutcome ChangeWitnessed(Wanted wanted, ChangeTerms terms, const RegisterName& witness);
   Result<RegisterValue> ReadPinned(const RegisterName& name);
   Result<ScanPage> ScanAfter(RegisterHolding& mark, const std::string& first,
@@ -148,6 +161,7 @@ class RegisterStore::Impl {
     std::optional<std::string> value;  // until it is proposed
     ChangeTerms terms;
     OwnChange own;
+    const Companions* with = nullptr;
     // Of one whose fast round is over already.
     GroupReplicas replicas;
     std::unique_ptr<RegisterCall> call;
@@ -293,10 +307,15 @@ RegisterStore::BothOutcomes RegisterStore::Impl::ChangeBoth(Wanted first, Wanted
     possible = Fail(EINVAL, "two registers of one group are changed together");
   }
   if (!possible.ok()) {
-    const ChangeOutcome refused{{.effect = Effect::kRefused, .why = possible}, {}};
+    const ChangeOutcome refused = Refusal(possible);
     return {refused, refused, {}};
   }
+  one.with = first.with;
   auto told = TryFast(&one, other, witness);
+  if (one.with != nullptr && one.call == nullptr) {
+    const ChangeOutcome refused = Refusal(NotInOneGo());
+    return {refused, refused, {}};
+  }
   BothOutcomes outcomes{.first = Carry(one), .second = {}, .witness = std::move(told)};
   const bool sent = other.own.sent;
   if (outcomes.first.applied() || (sent && !outcomes.first.unknown())) {
@@ -308,6 +327,15 @@ RegisterStore::BothOutcomes RegisterStore::Impl::ChangeBoth(Wanted first, Wanted
     outcomes.second.why = outcomes.first.why;
   }
   return outcomes;
+}
+
+ChangeOutcome RegisterStore::Impl::ChangeBound(Wanted wanted, ChangeTerms terms) {
+  Attempt attempt(std::move(wanted.name), wanted.seen, std::move(wanted.value), terms);
+  attempt.with = wanted.with;
+  const Status possible = Check(attempt);
+  if (!possible.ok()) return Refusal(possible);
+  TryFast(nullptr, attempt, nullptr);
+  return attempt.call == nullptr ? Refusal(NotInOneGo()) : Carry(attempt);
 }
 
 RegisterStore::WitnessedOutcome RegisterStore::Impl::ChangeWitnessed(Wanted wanted,
@@ -347,6 +375,8 @@ std::optional<RegisterValue> RegisterStore::Impl::TryFast(Attempt* first, Attemp
   }
   std::unique_ptr<RegisterCall::Round> sent_first;
   std::optional<SendTogether> together(std::in_place);
+  const Companions* const companions = first != nullptr ? first->with : last.with;
+  if (companions != nullptr) companions->send();
   if (first != nullptr) sent_first = first->call->SendFastRound(first->own, *first_before);
   const auto sent_last =
       last.call->SendFastRound(last.own, *last_before, guard, asked ? &*asked : nullptr);
@@ -367,7 +397,10 @@ std::shared_ptr<const RememberedRegister> RegisterStore::Impl::Begin(
   attempt.replicas = replicas;
   attempt.call = std::make_unique<RegisterCall>(context_, attempt.name, replicas, attempt.terms);
   auto remembered = Recall(*attempt.call, attempt.seen.slot, attempt.call->replicas());
-  if (remembered != nullptr && attempt.call->CanGoFast(*remembered)) return remembered;
+  const bool is_bound = attempt.with != nullptr;
+  if (is_bound && !LieTogether(replicas.drives, attempt.with->all)) return nullptr;
+  const auto needed = is_bound ? RegisterCall::Needed::kAll : RegisterCall::Needed::kQuorum;
+  if (remembered != nullptr && attempt.call->CanGoFast(*remembered, needed)) return remembered;
   return nullptr;
 }
 
@@ -378,6 +411,8 @@ ChangeOutcome RegisterStore::Impl::Carry(Attempt& attempt) {
     if (const auto begun = std::move(attempt.call)) {
       return End(*begun, attempt, attempt.is_chosen);
     }
+    // Other replicas have nothing of what a bound change came with.
+    if (attempt.with != nullptr && !own.sent) return Refusal(NotInOneGo());
     RegisterCall call(context_, attempt.name, replicas, attempt.terms);
     own.floor = call.floor();
     if (own.proposal != nullptr && !own.sent) {
@@ -419,8 +454,14 @@ void RegisterStore::Impl::Propose(RegisterCall& call, const RememberedRegister& 
   OwnChange& own = attempt.own;
   own.floor = call.floor();
   own.slot = std::max(remembered.slot, call.floor()) + 1;
-  own.proposal =
-      std::make_shared<const Proposal>(NewProposal(remembered, std::move(attempt.value)));
+  Proposal proposal = NewProposal(remembered, std::move(attempt.value));
+  if (attempt.with != nullptr) {
+    proposal.bound = {.least = static_cast<uint8_t>(attempt.with->least),
+                      .otherwise = attempt.with->otherwise,
+                      .proposed_at = std::max<int64_t>(1, runtime_.WallClock())};
+    for (const auto& one : attempt.with->all) own.companions.push_back(one.guard);
+  }
+  own.proposal = std::make_shared<const Proposal>(std::move(proposal));
 }
 
 // Replicas that are others by now may have been sent the change already, with `own.proposal`: some
@@ -485,7 +526,12 @@ Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const Ow
     return Fail(EIO, "{}: others came before that could be found out", call.Title());
   }
   if (!*applied) {
-    return ChangeOutcome{{.effect = Effect::kRefused, .why = {}}, ValueOf(call, settled.chosen)};
+    const bool otherwise =
+        own.proposal->bound && settled.chosen.proposal->nonce == InsteadOf(*own.proposal)->nonce;
+    return ChangeOutcome{{.effect = Effect::kRefused, .why = {}},
+                         ValueOf(call, settled.chosen),
+                         /*everywhere=*/false,
+                         otherwise};
   }
   if (durability == Durability::kWriteThrough && !settled.accepted_here) {
     const Status durable = call.MakeDurable();
@@ -498,7 +544,8 @@ Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const Ow
       own.applied != true && settled.chosen.proposal->nonce == own.proposal->nonce;
   return ChangeOutcome{{.effect = Effect::kApplied, .why = {}},
                        {is_chosen_now ? VisibleSlot(settled.chosen, call.floor()) : own.slot,
-                        own.proposal->value, own.proposal->removed_at}};
+                        own.proposal->value, own.proposal->removed_at},
+                       is_chosen_now && own.everywhere};
 }
 
 Status RegisterStore::Impl::MakeDurable(const RegisterName& name) {
@@ -514,39 +561,8 @@ Status RegisterStore::Impl::MakeDurable(const RegisterName& name) {
 
 Result<RegisterTraces> RegisterStore::Impl::FindTraces(const RegisterName& name) {
   TRY(CheckName(name));
-  const std::string key = RegisterRecordKey(context_.options.prefix, name);
-  return UnderNewestMap(name.group, [&](const GroupReplicas& replicas) -> Result<RegisterTraces> {
-    const std::vector<Drive*>& drives = replicas.drives;
-    RegisterTraces traces{.replicas = drives.size()};
-    Gather<Result<Record>> gather(runtime_);
-    const Terms terms{runtime_.Now() + context_.options.drive_timeout, replicas.cluster_version};
-    for (size_t i = 0; i < drives.size(); ++i) {
-      if (drives[i] != nullptr && drives[i]->IsUp()) drives[i]->Get(key, {}, terms, gather.Ask(i));
-    }
-    Ballot newest;
-    Status why = Fail(EIO, "a register of group {}: none of its drives is up", name.group);
-    while (const auto answer = gather.Next(Time::max())) {
-      const Result<ReplicaState> state = StateFrom(key, *drives[answer->index], answer->value);
-      if (!state.has_value() && state.error().code() == EREMCHG) return Failed(state.error());
-      if (!state.has_value()) {
-        why = state.error();
-        continue;
-      }
-      ++traces.answered;
-      if (state->accepted.slot == 0) continue;
-      ++traces.accepted;
-      // A fence and what it came too late for may have the same ballot: the value counts.
-      const bool is_value = state->proposal->value.has_value();
-      const bool is_newer = newest < state->accepted ||
-                            (newest == state->accepted && is_value && !traces.value.has_value());
-      if (!is_newer) continue;
-      newest = state->accepted;
-      traces.slot = newest.slot;
-      traces.value = state->proposal->value;
-      traces.removed = !state->proposal->value.has_value();
-    }
-    if (traces.answered == 0) return Failed(why);
-    return traces;
+  return UnderNewestMap(name.group, [&](const GroupReplicas& replicas) {
+    return FindRegisterTraces(context_, name, replicas);
   });
 }
 
@@ -700,14 +716,6 @@ Result<RegisterStore::ScanPage> RegisterStore::Impl::TryScan(const GroupReplicas
 
 // ---- RegisterStore
 
-SweepReport& SweepReport::operator+=(const SweepReport& other) {
-  registers += other.registers;
-  behind += other.behind;
-  failed += other.failed;
-  unheard += other.unheard;
-  return *this;
-}
-
 RegisterStore::RegisterStore(Runtime& runtime, ReplicaLocator& locator, Options options)
     : impl_(std::make_unique<Impl>(runtime, locator, std::move(options))) {}
 
@@ -731,6 +739,10 @@ RegisterStore::BothOutcomes RegisterStore::ChangeBoth(Wanted first, Wanted secon
                                                       ChangeTerms terms,
                                                       const RegisterName* witness) {
   return impl_->ChangeBoth(std::move(first), std::move(second), terms, witness);
+}
+
+ChangeOutcome RegisterStore::ChangeBound(Wanted wanted, ChangeTerms terms) {
+  return impl_->ChangeBound(std::move(wanted), terms);
 }
 
 RegisterStore::WitnessedOutcome RegisterStore::ChangeWitnessed(Wanted wanted, ChangeTerms terms,

@@ -70,6 +70,7 @@ struct RegisterValue {
   std::optional<std::string> value;  // null: absent (never written, or removed)
   // When it was removed, by the clock of the one who did, nanoseconds since 1970. 0: never written.
   int64_t removed_at = 0;
+  bool is_instead = false;  // of a bound change: Companions::otherwise
 };
 
 // The terms of a change: when it must be safe from power loss, and how full its drives may be. A
@@ -101,9 +102,29 @@ struct Changed {
   bool unknown() const { return effect == Effect::kUnknown; }
 };
 
+// Records of drives that a change comes with, one for each replica of its register, as the pieces
+// of a small file come with its inode. The change is *bound*: in the fast round no replica takes it
+// before it has its companion. If it becomes known while so few have it that it is of no use,
+// its register gets something else instead, whoever finds that out.
+struct Companions {
+  struct One {
+    const Drive* drive = nullptr;
+    Guard guard;
+  };
+  std::vector<One> all;        // in the order of the replicas
+  std::function<void()> send;  // sends them; called once, together with the change, or never
+  size_t least = 1;            // so many are enough
+  // What the register gets with fewer; null: it is removed.
+  std::optional<std::string> otherwise;
+};
+
 struct ChangeOutcome : Changed {
   // What was applied, or what was there instead; of no meaning where `why` is a failure.
   RegisterValue now;
+  // Of a bound one that was applied: every replica has told that it took it, and what it came with.
+  bool everywhere = false;
+  // Of a bound one that was refused: what is there now is what was to be there instead.
+  bool otherwise = false;
 };
 
 struct SweepReport {
@@ -226,6 +247,8 @@ class RegisterStore {
     RegisterName name;
     RegisterValue seen;
     std::string value;
+    // The change is bound: as much as can be done in one go is, and else nothing is sent at all.
+    const Companions* with = nullptr;
   };
   struct BothOutcomes {
     ChangeOutcome first;
@@ -240,6 +263,11 @@ class RegisterStore {
   // that brings them both changes; others after it.
   BothOutcomes ChangeBoth(Wanted first, Wanted second, ChangeTerms terms = {},
                           const RegisterName* witness = nullptr);
+
+  // Change() with companions. Refused, and nothing was sent (Companions::send was not called),
+  // where they do not lie as the replicas do, or not every replica can take part in a fast round.
+  // The first of ChangeBoth() may be bound as well, and then the same is true of both.
+  ChangeOutcome ChangeBound(Wanted wanted, ChangeTerms terms = {});
 
   // As Change() to a value, with a witness as above.
   struct WitnessedOutcome {

@@ -152,6 +152,7 @@ void RegisterSweep::AskOneByOne(Registers& registers) {
 
 Status RegisterSweep::Settle(Register& each) {
   each.call.Begin();
+  if (successor_ != nullptr && !successor_->remembers) each.call.GiveUpBound();
   each.chosen = TRY(each.call.Settle(nullptr)).chosen;
   return {};
 }
@@ -286,6 +287,14 @@ Result<SweepReport> RegisterSweep::Run(const RegisterStore::SweepProgress& progr
     if (!range.through.has_value()) return report;
     first = *range.through + '\0';
   }
+}
+
+SweepReport& SweepReport::operator+=(const SweepReport& other) {
+  registers += other.registers;
+  behind += other.behind;
+  failed += other.failed;
+  unheard += other.unheard;
+  return *this;
 }
 
 }  // namespace pinstripe

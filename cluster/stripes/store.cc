@@ -233,7 +233,15 @@ StripeStore::~StripeStore() = default;
 std::unique_ptr<StripeStore::PendingWrite> StripeStore::StartWrite(
     const StripeId& id, std::shared_ptr<StripeBuffer> buffer, uint64_t length,
     Durability durability, Room room) {
-  return StartStripeWrite(*impl_, id, std::move(buffer), length, durability, room);
+  auto write = PrepareWrite(id, std::move(buffer), length, durability, room);
+  write->Send();
+  return write;
+}
+
+std::unique_ptr<StripeStore::PendingWrite> StripeStore::PrepareWrite(
+    const StripeId& id, std::shared_ptr<StripeBuffer> buffer, uint64_t length,
+    Durability durability, Room room) {
+  return PrepareStripeWrite(*impl_, id, std::move(buffer), length, durability, room);
 }
 
 Status StripeStore::Read(const StripeReadRequest& request) { return ReadMany({&request, 1}); }

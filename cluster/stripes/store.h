@@ -283,6 +283,20 @@ class StripeStore {
   class PendingWrite {
    public:
     virtual ~PendingWrite() = default;
+    // Of one that was prepared, once, and before Wait().
+    virtual void Send() = 0;
+    // Whatever is stored stays, also what is stored twice and where the write fails: somebody may
+    // name it by the homes alone. Before Send().
+    virtual void KeepAll() = 0;
+    // What its homes get, by shard; none: it cannot be begun, as Wait() will tell.
+    struct Record {
+      DriveId drive = 0;
+      std::string key;
+      std::string version;
+    };
+    virtual std::vector<Record> AtHome() const = 0;
+    // The epoch of these homes.
+    virtual Epoch epoch() const = 0;
     // EIO when too few drives took a shard, naming them; ENOSPC when they are full.
     virtual Result<StripePlace> Wait() = 0;
   };
@@ -295,6 +309,11 @@ class StripeStore {
                                            uint64_t length,
                                            Durability durability = Durability::kWriteBack,
                                            Room room = Room::kData);
+  // The same, but for the sending.
+  std::unique_ptr<PendingWrite> PrepareWrite(const StripeId& id,
+                                             std::shared_ptr<StripeBuffer> buffer, uint64_t length,
+                                             Durability durability = Durability::kWriteBack,
+                                             Room room = Room::kData);
 
   // A read under way; does not outlive the store, and is used by one thread at a time. Destroying
   // it without Wait() is allowed: answers that are still to come are dropped.

@@ -121,11 +121,28 @@ class StripeWrite final : public StripeStore::PendingWrite {
               EraseShard(context, drive, key, version);
             })) {}
 
-  ~StripeWrite() override {
-    ledger_->Close([](DriveId, const std::string&) { return false; });
+  ~StripeWrite() override { EraseAll(); }
+
+  void Prepare() { status_ = TryToPrepare(); }
+
+  void Send() override {
+    if (!status_.ok()) return;
+    for (size_t shard = 0; shard < shards_.size(); ++shard) Send(shard, order_[shard]);
+    GiveToSpares();
   }
 
-  void Start() { status_ = TryToStart(); }
+  void KeepAll() override { keeps_all_ = true; }
+
+  std::vector<Record> AtHome() const override {
+    std::vector<Record> records;
+    if (!status_.ok()) return records;
+    for (size_t i = 0; i < shards_.size(); ++i) {
+      records.push_back({order_[i], KeyOf(i), shards_[i].version});
+    }
+    return records;
+  }
+
+  Epoch epoch() const override { return place_.epoch; }
 
   Result<StripePlace> Wait() override {
     if (!status_.ok()) return Failed(status_);
@@ -134,7 +151,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
       if (outdated_) {
         status_ = StartAgain();
         if (!status_.ok()) {
-          ledger_->Close([](DriveId, const std::string&) { return false; });
+          EraseAll();
           return Failed(status_);
         }
       }
@@ -156,15 +173,12 @@ class StripeWrite final : public StripeStore::PendingWrite {
 
  private:
   // Everything that can fail before an answer is awaited.
-  Status TryToStart() {
+  Status TryToPrepare() {
     TRY(layout_.Check());
     assert(length_ >= 1 && length_ <= layout_.block_bytes());
     TRY(FindDrives());
     const auto codec = TRY(context_.codecs.For(layout_.geometry()));
-    TRY(Encode(*codec));
-    for (size_t shard = 0; shard < shards_.size(); ++shard) Send(shard, order_[shard]);
-    GiveToSpares();
-    return {};
+    return Encode(*codec);
   }
 
   // Finds the drives of the newest epoch.
@@ -229,6 +243,10 @@ class StripeWrite final : public StripeStore::PendingWrite {
     bool was_full = false;     // a moment before: it was asked because nobody else has room
     Status status;
   };
+
+  void EraseAll() {
+    ledger_->Close([keeps = keeps_all_](DriveId, const std::string&) { return keeps; });
+  }
 
   SharedBytes Slice(Bytes bytes) const { return {buffer_, bytes}; }
   KnownStripe Stripe() const { return context_.Known(id_, layout_, length_); }
@@ -516,7 +534,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
 
   Result<StripePlace> Conclude() {
     if (Stored() < Needed() || !conflict_.ok()) {
-      ledger_->Close([](DriveId, const std::string&) { return false; });
+      EraseAll();
       return Failed(WhyNot());
     }
     // A shard that is not stored may yet arrive at home, where readers look for it.
@@ -529,7 +547,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
       if (stored_on != 0) ++context_.counters.spare_writes;
     }
     ledger_->Close([&](DriveId drive, const std::string& key) {
-      return wanted.contains({drive, key});
+      return keeps_all_ || wanted.contains({drive, key});
     });
     if (Stored() < shards_.size()) {
       ++context_.counters.short_writes;
@@ -578,6 +596,7 @@ class StripeWrite final : public StripeStore::PendingWrite {
   std::optional<Time> out_of_room_at_;  // waiting for drives that are late, as others are full
   bool outdated_ = false;               // some drive knows of a later epoch
   bool newest_ = false;                 // there is none
+  bool keeps_all_ = false;
   StripePlace place_;
   std::vector<DriveId> order_;  // homes, then spares
   size_t next_spare_ = 0;       // in order_; so no drive is given two shards
@@ -587,14 +606,14 @@ class StripeWrite final : public StripeStore::PendingWrite {
 
 }  // namespace
 
-std::unique_ptr<StripeStore::PendingWrite> StartStripeWrite(StripeContext& context,
-                                                            const StripeId& id,
-                                                            std::shared_ptr<StripeBuffer> buffer,
-                                                            uint64_t length, Durability durability,
-                                                            Room room) {
+std::unique_ptr<StripeStore::PendingWrite> PrepareStripeWrite(StripeContext& context,
+                                                              const StripeId& id,
+                                                              std::shared_ptr<StripeBuffer> buffer,
+                                                              uint64_t length,
+                                                              Durability durability, Room room) {
   auto write =
       std::make_unique<StripeWrite>(context, id, std::move(buffer), length, durability, room);
-  write->Start();
+  write->Prepare();
   return write;
 }
 

@@ -10,11 +10,11 @@
 
 namespace pinstripe {
 
-// `context` outlives the answer.
-std::unique_ptr<StripeStore::PendingWrite> StartStripeWrite(StripeContext& context,
-                                                            const StripeId& id,
-                                                            std::shared_ptr<StripeBuffer> buffer,
-                                                            uint64_t length, Durability durability,
-                                                            Room room);
+// Coded, and not sent. `context` outlives the answer.
+std::unique_ptr<StripeStore::PendingWrite> PrepareStripeWrite(StripeContext& context,
+                                                              const StripeId& id,
+                                                              std::shared_ptr<StripeBuffer> buffer,
+                                                              uint64_t length,
+                                                              Durability durability, Room room);
 
 }  // namespace pinstripe

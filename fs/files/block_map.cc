@@ -46,7 +46,7 @@ size_t BytesOf(const BlockRun& run) {
   size_t bytes = 1 + VarintBytes(run.count) + run.write.size() + 4 + 1 +
                  VarintBytes(run.last_stored) + VarintBytes(run.last_valid) +
                  (run.moved.empty() ? 0 : 2) + kMovedBytes * run.moved.size() +
-                 (run.patches.empty() ? 0 : 2);
+                 (run.patches.empty() ? 0 : 2) + (run.shift == 0 ? 0 : VarintBytes(run.shift));
   for (const BlockRun::Patched& patched : run.patches) bytes += BytesOf(patched.patch);
   return bytes;
 }
@@ -252,7 +252,7 @@ BlockRun RunOf(const BlockPlace& place) {
                .hole = false,
                .shared = place.shared,
                .object = place.object,
-               .shift = place.shared ? place.shift : 0,
+               .shift = place.shift,
                .skip = place.shared ? place.skip : 0,
                .write = place.write,
                .epoch = place.place.epoch,

@@ -65,7 +65,8 @@ struct BlockPlace {
   // In the shards' keys: the inode that the block was written for.
   uint64_t object = 0;
   // What is to be added to the block's number in this file, modulo 2^64, to get that in the shards'
-  // keys, or in the keeper's map.
+  // keys, or in the keeper's map. Of one that is not shared 0, or it lies beside the inode
+  // (fs/files/beside_number.h).
   uint64_t shift = 0;
   WriteId write{};
   StripeLayout layout;
@@ -137,8 +138,8 @@ struct BlockRun {
   // of a run with data, as in BlockPlace:
   bool shared = false;
   uint64_t object = 0;
-  uint64_t shift = 0;  // 0 unless shared
-  uint32_t skip = 0;   // the same; one with a skip is a single block
+  uint64_t shift = 0;  // where it is not 0 and the run not shared, the run is a single block
+  uint32_t skip = 0;   // 0 unless shared; one with a skip is a single block
   WriteId write{};     // this and what follows: of one that is not shared, but for last_valid
 
   Epoch epoch = 0;

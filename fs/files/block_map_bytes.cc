@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "fs/files/beside_number.h"
 #include "fs/files/block_map.h"
 #include "fs/files/block_runs.h"
 
@@ -20,6 +21,7 @@ constexpr uint8_t kPage = 8;
 constexpr uint8_t kPatches = 16;
 constexpr uint8_t kShared = 32;
 constexpr uint8_t kPartOfBlock = 64;
+constexpr uint8_t kBeside = 128;
 constexpr uint8_t kPageFormat = 1;
 
 class LayoutTable {
@@ -75,9 +77,11 @@ void EncodeRun(Writer& writer, const BlockRun& run, uint8_t kind, uint64_t valid
   }
   writer.U8(static_cast<uint8_t>(kData | kind | (run.object != inode ? kOtherObject : 0) |
                                  (run.moved.empty() ? 0 : kMovedShards) |
-                                 (run.patches.empty() ? 0 : kPatches)));
+                                 (run.patches.empty() ? 0 : kPatches) |
+                                 (run.shift == 0 ? 0 : kBeside)));
   writer.Varint(run.count).Raw(Bytes(std::as_bytes(std::span(run.write))));
   if (run.object != inode) writer.U64(run.object);
+  if (run.shift != 0) writer.Varint(run.shift);
   writer.U32(run.epoch).Varint(layouts.IndexOf(run.layout)).Varint(run.last_stored);
   writer.Varint(valid);
   if (!run.moved.empty()) writer.Varint(run.moved.size());
@@ -181,10 +185,15 @@ DecodedRun DecodeRun(Reader& reader, uint64_t inode, const std::vector<StripeLay
     return decoded;
   }
   decoded.page = may_be_page && (flags & kPage) != 0;
-  const int known = kData | kOtherObject | kMovedShards | (decoded.page ? kPage : kPatches);
+  const int known =
+      kData | kOtherObject | kMovedShards | (decoded.page ? kPage : kPatches | kBeside);
   if ((flags & kData) == 0 || (flags & ~known) != 0) reader.MarkBad();
   run.write = DecodeWriteId(reader);
   run.object = (flags & kOtherObject) != 0 ? reader.U64() : inode;
+  if ((flags & kBeside) != 0) {
+    run.shift = reader.Varint();
+    if (run.shift == 0 || run.count != 1) reader.MarkBad();
+  }
   run.epoch = reader.U32();
   const uint64_t layout = reader.Varint();
   const uint64_t stored = reader.Varint();
@@ -294,6 +303,10 @@ Status BlockMap::CheckRun(const BlockRun& run, uint64_t first, uint64_t size) co
       (run.count > 1 && run.layout.block_bytes() < block_bytes())) {
     return Fail(EBADMSG, "a block map's run from block {} on has blocks of impossible length",
                 first);
+  }
+  if (run.shift != 0 && !IsBeside(first + run.shift)) {
+    return Fail(EBADMSG, "a block map has block {} under the impossible number {}", first,
+                first + run.shift);
   }
   TRY(CheckMoved(run, run.count));
   return CheckPatches(run, static_cast<uint32_t>(block_bytes()));

@@ -25,10 +25,18 @@ std::vector<BlockMap::Piece> OwnPieces(const std::optional<BlockMap>& map,
 }
 
 Status FileCommit::CommitChanges(bool durably) {
-  const Durability durability = durably ? Durability::kWriteThrough : Durability::kWriteBack;
+  const Status status = TryToCommit(durably ? Durability::kWriteThrough : Durability::kWriteBack);
+  if (!status.ok() && short_) return TakeBackShort(status);
+  short_.reset();
+  return status;
+}
+
+Status FileCommit::TryToCommit(Durability durability) {
+  const bool durably = durability == Durability::kWriteThrough;
   int stores = 0;
   Attempts attempts;  // to change the inode; what is stored once more is counted by itself
   for (bool goes_on = attempts.Next(); goes_on;) {
+    if (MayGoTogether() && TRY(CommitTogether(durability))) return {};
     Inode out;
     TRY(StoreContents(out, durability));
     if (out.map && !suspected_.empty()) {
@@ -137,6 +145,132 @@ Result<UnsafeStripes::Unsafe> FileCommit::FlushNewStripes(Inode& out) {
   return unsafe_.FlushNew(committed, out);
 }
 
+// Small contents of a file that had none go with its inode: docs/format.md, "Contents beside the
+// inode".
+bool FileCommit::MayGoTogether() {
+  const MutexLock lock(mutex_);
+  const bool had_none = base_.size == 0 && !base_.map && !base_.mark && base_.keepers.empty();
+  const bool is_certain = !uncertain_ && (inode_written_ || !first_write_) && suspected_.empty() &&
+                          stored_pages_.empty();
+  if (!had_none || !is_certain || now_.size <= layout().inline_limit || !BesideLayout()) {
+    return false;
+  }
+  const DirtyBlocks::Block* const first = blocks_.Find(0);
+  return first && first->dirty && !first->sent && blocks_.all().size() == 1;
+}
+
+Companions FileCommit::CompanionsOf(StripeStore::PendingWrite& pieces) {
+  Companions companions;
+  for (const auto& [drive, key, version] : pieces.AtHome()) {
+    companions.all.push_back(
+        {context_.cluster.FindDrive(drive), Guard{key, Expected::Version(version)}});
+  }
+  companions.least = context_.cluster.map().replicas / 2 + 1;
+  const MutexLock lock(mutex_);
+  if (inode_written_) companions.otherwise = base_.Encode(id_);
+  return companions;
+}
+
+// False: what is left is to go the usual way. The contents may be on the drives by then, and the
+// inode may name them.
+Result<bool> FileCommit::CommitTogether(Durability durability) {
+  const uint64_t slot = slot_;
+  failure_ = {};
+  if (!inode_written_) TRY(CheckFirstWrite());
+  StripeStore::PendingWrite* const pieces = TRY(PrepareBlock(0, Form::kWhole, durability));
+  if (pieces == nullptr) return false;
+  bool is_sent = false;
+  const auto send = [&] {
+    if (!std::exchange(is_sent, true)) pieces->Send();
+  };
+  // Another host may have committed while the block was completed.
+  if (slot_ != slot) {
+    send();
+    first_write_.reset();
+    return false;
+  }
+  Companions companions = CompanionsOf(*pieces);
+  companions.send = [&] {
+    pieces->KeepAll();
+    send();
+  };
+  Inode out;
+  BlockPlace place;
+  {
+    const MutexLock lock(mutex_);
+    const DirtyBlocks::Sent& sent = *blocks_.Find(0)->sent;
+    place = {.object = id_,
+             .shift = sent.shift,
+             .write = sent.write,
+             .layout = sent.buffer->layout(),
+             .place = {.epoch = pieces->epoch(), .moved = {}},
+             .stored = sent.stored,
+             .valid = sent.valid};
+    out = base_;
+    out.size = now_.size;
+    out.inline_data.clear();
+    out.map = now_.map;
+    out.map->Set(0, place);
+    ApplyWhatWasSet(out);
+    ApplyTimeOfWrite(out);
+  }
+  const auto first_name = first_name_;
+  const auto changed = WriteInode(out, {durability, Room::kData}, &companions);
+  if (!is_sent) {  // not a bit of it
+    first_name_ = first_name;
+    given_.reset();
+    first_write_.reset();
+    send();
+    return false;
+  }
+  if (changed.unknown()) NoteUnknown(out);
+  FinishBlock(0);
+  // Unless it is named after all, what there is of them goes with the next commit.
+  if (!failure_.ok()) Supersede(BlockMap::PiecesOf(0, place));
+  if (changed.why.code() == EAGAIN) return false;
+  TRY(changed.why);
+  if (changed.applied()) {
+    const bool is_home = failure_.ok() && now_.map && now_.map->Find(0) == place;
+    if (changed.everywhere && is_home) {
+      Committed(*changed.now, durability, changed.losses);
+      return true;
+    }
+    // The inode says next where the pieces are, or that they are others.
+    const MutexLock lock(mutex_);
+    if (inode_written_) short_ = Short{base_, changed.now->slot};
+    base_ = changed.now->inode;
+    slot_ = changed.now->slot;
+    inode_written_ = true;
+    ++generation_;
+    return false;
+  }
+  if (changed.otherwise) {
+    const MutexLock lock(mutex_);
+    slot_ = changed.slot;
+    return false;
+  }
+  TRY(TakeOverRefused(changed, /*again=*/false));
+  return false;
+}
+
+// What comes after pieces were found short has failed. Where that is certain the contents are not
+// to be there.
+Status FileCommit::TakeBackShort(const Status& why) {
+  const auto [before, slot] = *std::exchange(short_, std::nullopt);
+  if (why.code() == EIO) return why;
+  if (slot == slot_) {
+    const auto back =
+        context_.records.ChangeInode(id_, slot_, before, {Durability::kWriteBack, Room::kFreeing});
+    if (back.applied()) {
+      const MutexLock lock(mutex_);
+      base_ = before;
+      slot_ = back.now->slot;
+      return why;
+    }
+  }
+  return Fail(EIO, "commit inode {:016x}: it may have happened: {}", id_, why.message());
+}
+
 // Stores what is in memory, and says what the inode is to become. What must be safe from power loss
 // before that is flushed afterwards, or written through at once.
 Status FileCommit::StoreContents(Inode& out, Durability durability) {
@@ -237,10 +371,16 @@ Room FileCommit::RoomOf(const Inode& out) {
 }
 
 // For the first time together with its name, if it has one to get.
-Records::InodeChange FileCommit::WriteInode(const Inode& out, ChangeTerms terms) {
-  if (!first_name_) return context_.records.ChangeInode(id_, slot_, out, terms);
+Records::InodeChange FileCommit::WriteInode(const Inode& out, ChangeTerms terms,
+                                            const Companions* companions) {
+  if (!first_name_) {
+    return companions == nullptr
+               ? context_.records.ChangeInode(id_, slot_, out, terms)
+               : context_.records.ChangeInodeWith(id_, slot_, out, *companions, terms);
+  }
   const FirstName name = *std::exchange(first_name_, std::nullopt);
-  auto both = context_.records.CreateBeside(name.directory, name.name, name.slot, id_, out, terms);
+  auto both = context_.records.CreateBeside(name.directory, name.name, name.slot, id_, out, terms,
+                                            companions);
   given_ = std::move(both.entry);
   return std::move(both.inode);
 }
@@ -252,13 +392,7 @@ Result<bool> FileCommit::ChangeInode(Inode out, Durability durability) {
   if (!inode_written_) TRY(CheckFirstWrite());
   const Room room = RoomOf(out);
   const auto changed = WriteInode(out, {durability, room});
-  if (changed.unknown()) {
-    uncertain_ = true;
-    // Once for as many attempts as name the same.
-    const bool is_known =
-        out.map && !maybe_named_.empty() && out.map->NotIn(maybe_named_.back()).blocks.empty();
-    if (out.map && !is_known) maybe_named_.push_back(*out.map);
-  }
+  if (changed.unknown()) NoteUnknown(out);
   TRY(changed.why);
   if (changed.applied()) {
     // The machine may have slept since it was looked at.
@@ -270,9 +404,24 @@ Result<bool> FileCommit::ChangeInode(Inode out, Durability durability) {
     Committed(*changed.now, durability, changed.losses);
     return true;
   }
+  TRY(TakeOverRefused(changed, again));
+  return false;
+}
+
+void FileCommit::NoteUnknown(const Inode& out) {
+  uncertain_ = true;
+  // Once for as many attempts as name the same.
+  const bool is_known =
+      out.map && !maybe_named_.empty() && out.map->NotIn(maybe_named_.back()).blocks.empty();
+  if (out.map && !is_known) maybe_named_.push_back(*out.map);
+}
+
+// Lays ours over what another host has committed instead. `again`: an earlier attempt of the first
+// write may have been made.
+Status FileCommit::TakeOverRefused(const Records::InodeChange& changed, bool again) {
   {
     const MutexLock lock(mutex_);
-    if (removed_) return false;
+    if (removed_) return {};
   }
   if (!changed.now) {
     return Fail(ESTALE, "inode {:016x} was removed by another host while it was open", id_);
@@ -285,8 +434,7 @@ Result<bool> FileCommit::ChangeInode(Inode out, Durability durability) {
     inode_written_ = true;
   }
   TRY(CheckRemembered(*changed.now));
-  TRY(Rebase(*changed.now));
-  return false;
+  return Rebase(*changed.now);
 }
 
 void FileCommit::Committed(const StoredInode& stored, Durability durability, uint64_t losses) {

@@ -99,12 +99,20 @@ class FileCommit : public FileWriting {
   bool was_tried() const { return inode_written_ || uncertain_ || first_write_.has_value(); }
 
  private:
+  bool MayGoTogether();
+  Result<bool> CommitTogether(Durability durability);
+  Companions CompanionsOf(StripeStore::PendingWrite& pieces);
+  Status TryToCommit(Durability durability);
+  Status TakeBackShort(const Status& why);
   Status StoreContents(Inode& out, Durability durability);
   Result<bool> TryStoreContents(Inode& out, Durability durability);
   Status CheckFirstWrite();
   Room RoomOf(const Inode& out);
   Result<bool> ChangeInode(Inode out, Durability durability);
-  Records::InodeChange WriteInode(const Inode& out, ChangeTerms terms);
+  Records::InodeChange WriteInode(const Inode& out, ChangeTerms terms,
+                                  const Companions* companions = nullptr);
+  void NoteUnknown(const Inode& out);
+  Status TakeOverRefused(const Records::InodeChange& changed, bool again);
   Status StoreAgain(const UnsafeStripes::Unsafe& unsafe);
   Status StoreSuspected();
   Status StoreAnew(const std::vector<uint64_t>& blocks);  // in the map, or pages of it
@@ -126,6 +134,12 @@ class FileCommit : public FileWriting {
     Time at;
     int64_t wall_clock = 0;
   };
+  // The inode names pieces of which some are not where it says; next it says where they are.
+  struct Short {
+    Inode before;       // what it was
+    uint64_t slot = 0;  // of what it is
+  };
+  std::optional<Short> short_;
   std::optional<FirstWrite> first_write_;    // when the inode was first tried to be written
   std::vector<BlockMap> maybe_named_;        // by the changes that may have happened
   std::set<uint64_t> suspected_;             // blocks whose stripes are to be stored anew therefore

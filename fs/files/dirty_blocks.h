@@ -43,6 +43,7 @@ class DirtyBlocks {
     std::shared_ptr<StripeBuffer> buffer;
     uint32_t stored = 0;
     uint32_t valid = 0;                                  // of a block
+    uint64_t shift = 0;                                  // as in BlockPlace
     std::vector<BlockPatch::Extent> extents;             // of a patch; none: it is the whole block
     std::unique_ptr<StripeStore::PendingWrite> pending;  // touched under the turn alone
     bool is_durable = false;                             // it is written through

@@ -46,7 +46,7 @@ Result<BlockPlace> ResolveShared(const BlockPlace& shared, uint64_t block, Inode
   place->CutTo(static_cast<uint32_t>(end));
   place->valid = shared.valid;
   place->skip = shared.skip;
-  place->shift = shared.shift;
+  place->shift += shared.shift;
   return *std::move(place);
 }
 

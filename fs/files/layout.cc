@@ -124,6 +124,14 @@ StripeLayout FileLayout::small() const {
           .shard_bytes = static_cast<uint32_t>(std::min(cells * kCellBytes, most))};
 }
 
+std::optional<StripeLayout> FileLayout::beside(const Geometry& geometry) const {
+  const auto [data, parity] = geometry;
+  if (parity < striped.parity_shards || parity + 1 < copies) return std::nullopt;
+  return StripeLayout{.data_shards = static_cast<uint8_t>(data),
+                      .parity_shards = static_cast<uint8_t>(parity),
+                      .shard_bytes = kCellBytes};
+}
+
 uint32_t FileLayout::SmallLimit() const {
   return static_cast<uint32_t>(std::min<uint64_t>(replicate_limit, small().block_bytes()));
 }

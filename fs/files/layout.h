@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -46,6 +47,9 @@ struct FileLayout {
   // bytes.
   StripeLayout small() const;
   uint32_t SmallLimit() const;
+  // How small contents lie beside their inode, coded so (cluster/beside.h). Null: they would
+  // survive less than the layout does.
+  std::optional<StripeLayout> beside(const Geometry& geometry) const;
   // The parity of the pages of its block map, without which the whole file is lost.
   int PageParity() const { return std::max<int>(copies - 1, striped.parity_shards); }
 

@@ -4,6 +4,7 @@
 
 #include "base/bytes.h"
 #include "base/try.h"
+#include "fs/files/beside_number.h"
 
 namespace pinstripe {
 namespace {
@@ -42,8 +43,9 @@ Result<std::optional<BlockPlace>> FindStripe(StripeStore& stripes, InodeId id, I
                                              uint64_t block) {
   if (!inode.map) return std::optional<BlockPlace>();
   if (const auto page = PageNumber::From(block)) return inode.map->FindPage(*page);
-  TRY(LoadPages(stripes, id, inode, block, block + 1));
-  return inode.map->Find(block);
+  const uint64_t in_file = BlockOfNumber(block);
+  TRY(LoadPages(stripes, id, inode, in_file, in_file + 1));
+  return inode.map->Find(in_file);
 }
 
 Status ReadBlock(StripeStore& stripes, const BlockPlace& place, uint64_t block, MutableBytes out) {

@@ -5,6 +5,8 @@
 #include <iterator>
 
 #include "base/try.h"
+#include "cluster/beside.h"
+#include "fs/files/beside_number.h"
 #include "fs/files/patch_plan.h"
 #include "fs/files/writing.h"
 
@@ -16,7 +18,9 @@ std::optional<IntervalSet> FileWriting::PatchFor(uint64_t block,
                                                  const DirtyBlocks::Block& open) const {
   if (!now_.map || open.sent) return std::nullopt;
   const auto place = now_.map->Find(block);
-  if (!place || place->shared || place->layout != LayoutToSend(block)) return std::nullopt;
+  if (!place || place->shared || place->shift != 0 || place->layout != LayoutToSend(block)) {
+    return std::nullopt;
+  }
   return PlanPatch(*place, open.present);
 }
 
@@ -80,8 +84,20 @@ WriteId FileWriting::NextWriteId(uint64_t block) {
   return write_ids_.Next(block, context_.records.WallClock());
 }
 
+std::optional<StripeLayout> FileWriting::BesideLayout() const {
+  const FileLayout whole = layout();
+  const uint64_t limit =
+      std::min<uint64_t>({whole.SmallLimit(), kCellBytes, whole.striped.block_bytes()});
+  if (now_.size > limit) return std::nullopt;
+  const auto beside = FindBeside(context_.cluster, id_);
+  if (!beside) return std::nullopt;
+  return whole.beside(beside->geometry);
+}
+
 // For a stored block.
 StripeLayout FileWriting::LayoutToSend(uint64_t block) const {
+  const auto beside = block == 0 ? BesideLayout() : std::nullopt;
+  if (beside && now_.size <= now_.map->block_bytes()) return *beside;
   const FileLayout whole = layout();
   const bool small =
       block == 0 && now_.size <= std::min<uint64_t>(whole.SmallLimit(), now_.map->block_bytes());
@@ -101,6 +117,9 @@ DirtyBlocks::Sent FileWriting::MakeSent(uint64_t block, const DirtyBlocks::Block
   }
   const MutableBytes dirty = open.dirty->data();
   if (!patch) {
+    if (block == 0 && BesideLayout() == layout) {
+      sent.shift = kBesideBit + FindBeside(context_.cluster, id_)->block;
+    }
     sent.stored = sent.valid = static_cast<uint32_t>(open.present.end());
     sent.buffer = open.dirty;
     if (sent.buffer->layout() == layout) return sent;
@@ -121,13 +140,19 @@ DirtyBlocks::Sent FileWriting::MakeSent(uint64_t block, const DirtyBlocks::Block
 }
 
 Status FileWriting::SendBlock(uint64_t block, Form form, Durability durability) {
+  if (auto* const prepared = TRY(PrepareBlock(block, form, durability))) prepared->Send();
+  return {};
+}
+
+Result<StripeStore::PendingWrite*> FileWriting::PrepareBlock(uint64_t block, Form form,
+                                                             Durability durability) {
   EnsureMap();
   TRY(Fill(block, form));
   EnsureMap();  // another host may have made it small meanwhile
   const DirtyBlocks::Block* const open = blocks_.Find(block);
-  if (!open || !open->dirty) return {};
+  if (!open || !open->dirty) return nullptr;
   DirtyBlocks::Sent made = MakeSent(block, *open, form);
-  const StripeId id{id_, block, made.write};
+  const StripeId id{id_, block + made.shift, made.write};
   const std::shared_ptr<StripeBuffer> buffer = made.buffer;
   const uint32_t length = made.stored;
   made.is_durable = durability == Durability::kWriteThrough;
@@ -140,8 +165,8 @@ Status FileWriting::SendBlock(uint64_t block, Form form, Durability durability) 
   }
   dropped.clear();
   if (!sent->is_durable) unsafe_.NoteLosses();
-  sent->pending = context_.cluster.stripes().StartWrite(id, buffer, length, durability);
-  return {};
+  sent->pending = context_.cluster.stripes().PrepareWrite(id, buffer, length, durability);
+  return sent->pending.get();
 }
 
 void FileWriting::FinishBlock(uint64_t block) {
@@ -154,7 +179,7 @@ void FileWriting::FinishBlock(uint64_t block) {
   Result<StripePlace> stored = is_hopeless ? tl::unexpected(failure_) : open.sent->pending->Wait();
   if (stored.has_value() && !open.sent->is_patch() && open.sent->stored <= kCellBytes) {
     StripeBuffer& buffer = *open.sent->buffer;
-    context_.reader.Keep({id_, block, open.sent->write}, buffer.layout(),
+    context_.reader.Keep({id_, block + open.sent->shift, open.sent->write}, buffer.layout(),
                          buffer.data().first(open.sent->stored));
   }
   DirtyBlocks::Sent sent;  // goes when the mutex is free
@@ -179,6 +204,7 @@ void FileWriting::FinishBlock(uint64_t block) {
              .extents = std::move(sent.extents)});
   } else {
     now = {.object = id_,
+           .shift = sent.shift,
            .write = sent.write,
            .layout = sent.buffer->layout(),
            .place = *std::move(stored),

@@ -87,6 +87,9 @@ Status FileState::CommitWithName(bool durably) {
   const MutexLock lock(mutex_);
   name_->seen.reset();
   if (may_be_there) maybe_has_name_ = true;
+  if (may_be_there && inode_written_ && committed.code() != EIO) {
+    return Fail(EIO, "inode {:016x}: it may have happened: {}", id_, committed.message());
+  }
   return committed;
 }
 

@@ -43,6 +43,8 @@ class FileWriting : public FileReading {
   Status Fill(uint64_t block, Form form);
   void EnsureMap();
   void LayUnderBlock0(Bytes data);
+  // Of the one that is prepared; null: there was nothing to send.
+  Result<StripeStore::PendingWrite*> PrepareBlock(uint64_t block, Form form, Durability durability);
   Status SendBlock(uint64_t block, Form form = Form::kPatchIfSmall,
                    Durability durability = Durability::kWriteBack);
   void FinishBlock(uint64_t block);
@@ -52,6 +54,10 @@ class FileWriting : public FileReading {
   bool HasPages() const;     // of the map, which there is
   bool IsAllStored() const;  // in the map, whatever was written
   WriteId NextWriteId(uint64_t block);
+
+  // With mutex_ held, or under the turn.
+  // How the contents lie beside the inode, as they are now; null: they do not.
+  std::optional<StripeLayout> BesideLayout() const;
 
   // With mutex_ held.
   DirtyBlocks::Block& BlockAt(uint64_t block);

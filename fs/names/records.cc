@@ -109,7 +109,8 @@ std::vector<Result<Records::InodeRegister>> Records::FindInodeRegisters(
   for (size_t i = 0; i < ids.size(); ++i) {
     auto stored = DecodeInode(values[i], ids[i]);
     if (stored.has_value()) {
-      found.push_back(InodeRegister{*std::move(stored), values[i]->slot, values[i]->removed_at});
+      found.push_back(InodeRegister{*std::move(stored), values[i]->slot, values[i]->removed_at,
+                                    values[i]->is_instead});
     } else {
       found.push_back(tl::unexpected(std::move(stored.error())));
     }
@@ -247,6 +248,18 @@ Records::InodeChange Records::ChangeInode(InodeId id, uint64_t slot,
   return InodeChanged(id, inode, std::move(outcome), losses, at);
 }
 
+Records::InodeChange Records::ChangeInodeWith(InodeId id, uint64_t slot, const Inode& inode,
+                                              const Companions& companions, ChangeTerms terms) {
+  const uint64_t losses = CountLosses(id);
+  const Time at = runtime().Now();
+  const bool is_safe = terms.durability == Durability::kWriteThrough;
+  const auto begun = is_safe ? nullptr : unsynced_.Begin();
+  ChangeOutcome outcome = cluster_.registers().ChangeBound(
+      {NameOf(id), {.slot = slot, .value = {}}, inode.Encode(id), &companions}, terms);
+  if (!is_safe && outcome.applied()) unsynced_.Add(begun, NameOf(id), outcome.now);
+  return InodeChanged(id, inode, std::move(outcome), losses, at);
+}
+
 RegisterHolding Records::HoldingOf(InodeId id, uint64_t slot) const {
   return {.name = NameOf(id), .slot = slot, .drives = {}, .counts_until = {}};
 }
@@ -255,7 +268,10 @@ Records::InodeChange Records::InodeChanged(InodeId id, const std::optional<Inode
                                            ChangeOutcome outcome, uint64_t losses, Time at) {
   InodeChange change{{outcome.effect, outcome.why.Context(fmt::format("change inode {:016x}", id))},
                      std::nullopt,
-                     losses};
+                     losses,
+                     outcome.now.slot,
+                     outcome.everywhere,
+                     outcome.otherwise};
   if (!outcome.why.ok()) {
     recent_.Forget(id);
   } else if (outcome.applied() && inode) {
@@ -377,42 +393,49 @@ Records::NamedInode Records::CreateNamed(InodeId directory, std::string_view nam
     const auto target = TargetOf(directory, name, slot, refused.entry);
     refused.inode.why = refused.entry.why;
     if (!target) return refused;
-    return CreateAt(*target, directory, name, NewInodeIdBeside(directory, name), inode, {});
+    return CreateAt(*target, directory, name, NewInodeIdBeside(directory, name), inode, {},
+                    nullptr);
   }
-  return CreateApart(directory, name, slot, NewInodeId(), inode, {});
+  return CreateApart(directory, name, slot, NewInodeId(), inode, {}, nullptr);
 }
 
 Records::NamedInode Records::CreateApart(InodeId directory, std::string_view name, uint64_t slot,
-                                         InodeId id, const Inode& inode, ChangeTerms terms) {
+                                         InodeId id, const Inode& inode, ChangeTerms terms,
+                                         const Companions* companions) {
   NamedInode made{.id = id};
   const Entry entry{.inode = id, .kind = inode.kind, .nonce = std::nullopt};
-  made.inode = ChangeInode(id, 0, inode, terms);
+  made.inode = companions == nullptr ? ChangeInode(id, 0, inode, terms)
+                                     : ChangeInodeWith(id, 0, inode, *companions, terms);
   made.entry.why = made.inode.why;
   if (made.inode.applied()) made.entry = ChangeEntry(directory, name, slot, entry, terms);
   return made;
 }
 
 Records::NamedInode Records::CreateBeside(InodeId directory, std::string_view name, uint64_t slot,
-                                          InodeId id, const Inode& inode, ChangeTerms terms) {
+                                          InodeId id, const Inode& inode, ChangeTerms terms,
+                                          const Companions* companions) {
   NamedInode refused{.id = id};
   const auto target = TargetOf(directory, name, slot, refused.entry);
   if (!target) {
     refused.inode.why = refused.entry.why;
-    if (refused.inode.why.ok()) refused.inode = ChangeInode(id, 0, inode, terms);
+    if (!refused.inode.why.ok()) return refused;
+    refused.inode = companions == nullptr ? ChangeInode(id, 0, inode, terms)
+                                          : ChangeInodeWith(id, 0, inode, *companions, terms);
     return refused;
   }
-  return CreateAt(*target, directory, name, id, inode, terms);
+  return CreateAt(*target, directory, name, id, inode, terms, companions);
 }
 
 Records::NamedInode Records::CreateAt(const Target& target, InodeId directory,
                                       std::string_view name, InodeId id, const Inode& inode,
-                                      ChangeTerms terms) {
+                                      ChangeTerms terms, const Companions* companions) {
   if (target.name.group != NameOf(id).group) {
-    return CreateApart(directory, name, target.slot + target.slots_from, id, inode, terms);
+    return CreateApart(directory, name, target.slot + target.slots_from, id, inode, terms,
+                       companions);
   }
   const Entry entry{.inode = id, .kind = inode.kind, .nonce = std::nullopt};
   const RegisterStore::Wanted wanted[] = {
-      {NameOf(id), {}, inode.Encode(id)},
+      {NameOf(id), {}, inode.Encode(id), companions},
       {target.name, {.slot = target.slot, .value = std::nullopt}, entry.Encode()}};
   const bool is_safe = terms.durability == Durability::kWriteThrough;
   const auto begun = is_safe ? nullptr : unsynced_.Begin();
@@ -465,10 +488,14 @@ Result<std::optional<StoredInode>> Records::FindInodePinned(InodeId id) {
 }
 
 Result<bool> Records::FenceNew(InodeId id) {
-  const InodeChange change =
-      ChangeInode(id, 0, std::nullopt, {Durability::kWriteBack, Room::kFreeing});
-  TRY(change.why);
-  return !change.now.has_value();
+  for (const uint64_t slot : {0, 1}) {
+    const InodeChange change =
+        ChangeInode(id, slot, std::nullopt, {Durability::kWriteBack, Room::kFreeing});
+    TRY(change.why);
+    if (change.now) return false;
+    if (change.applied() || change.slot > 1) break;
+  }
+  return true;
 }
 
 namespace {

@@ -50,8 +50,9 @@ class Records {
   // With what is known of one that is not there.
   struct InodeRegister {
     std::optional<StoredInode> stored;
-    uint64_t slot = 0;       // 0: never written
-    int64_t removed_at = 0;  // when it was removed, nanoseconds since 1970
+    uint64_t slot = 0;        // 0: never written
+    int64_t removed_at = 0;   // when it was removed, nanoseconds since 1970
+    bool is_instead = false;  // it was not: its first write did not happen
   };
   Result<InodeRegister> FindInodeRegister(InodeId id);
   std::vector<Result<InodeRegister>> FindInodeRegisters(std::span<const InodeId> ids);
@@ -98,11 +99,19 @@ class Records {
   struct InodeChange : Changed {
     std::optional<StoredInode> now;
     uint64_t losses = 0;  // CountLosses() of the inode before that
+    uint64_t slot = 0;    // of what is there now, or of its removal
+    // As in ChangeOutcome.
+    bool everywhere = false;
+    bool otherwise = false;
   };
   // `holding`, if any, gets the slot that was made and the replicas that have told that they hold
   // it.
   InodeChange ChangeInode(InodeId id, uint64_t slot, const std::optional<Inode>& inode,
                           ChangeTerms terms = {}, RegisterHolding* holding = nullptr);
+  // With companions (RegisterStore::ChangeBound()). EAGAIN: not in one go, and if Companions::send
+  // was not called nothing was sent.
+  InodeChange ChangeInodeWith(InodeId id, uint64_t slot, const Inode& inode,
+                              const Companions& companions, ChangeTerms terms);
   RegisterHolding HoldingOf(InodeId id, uint64_t slot) const;
   struct EntryChange : Changed {
     StoredEntry now;
@@ -128,13 +137,16 @@ class Records {
   };
   NamedInode CreateNamed(InodeId directory, std::string_view name, uint64_t slot,
                          const Inode& inode);
-  // The same of one whose number was chosen before, beside the directory's.
+  // The same of one whose number was chosen before, beside the directory's. With companions, as
+  // ChangeInodeWith().
   NamedInode CreateBeside(InodeId directory, std::string_view name, uint64_t slot, InodeId id,
-                          const Inode& inode, ChangeTerms terms = {});
+                          const Inode& inode, ChangeTerms terms = {},
+                          const Companions* companions = nullptr);
   // As FindInode(). An inode that is not there now will not have been written by a fast round that
   // has begun already (RegisterStore::ReadPinned()).
   Result<std::optional<StoredInode>> FindInodePinned(InodeId id);
-  // Nobody gives it a value any more as one that is new. False: it has one.
+  // Nobody gives it a value any more as one that is new, in the first slot or, where that has what
+  // was to be there instead of a bound one, in the second. False: it has one.
   Result<bool> FenceNew(InodeId id);
 
   // Makes safe from power loss what the entry is now, or that it is gone.
@@ -193,10 +205,10 @@ class Records {
                            const std::optional<Entry>& entry, const Target& target,
                            ChangeOutcome outcome);
   NamedInode CreateAt(const Target& target, InodeId directory, std::string_view name, InodeId id,
-                      const Inode& inode, ChangeTerms terms);
+                      const Inode& inode, ChangeTerms terms, const Companions* companions);
   // Inode and entry one after the other, where they do not lie together.
   NamedInode CreateApart(InodeId directory, std::string_view name, uint64_t slot, InodeId id,
-                         const Inode& inode, ChangeTerms terms);
+                         const Inode& inode, ChangeTerms terms, const Companions* companions);
   // What is known of the directory by the witness of such a change, asked for at `at`.
   std::optional<StoredInode> DirectoryBy(const std::optional<RegisterValue>& witness,
                                          InodeId directory, Time at);

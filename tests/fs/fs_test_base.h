@@ -90,7 +90,7 @@ class FsTest : public testing::Test {
   }
 
   void SetUp() override {
-    ASSERT_OK(machines_.Format());
+    ASSERT_OK(machines_.Format(format_));
     auto cluster = machines_.Open();
     ASSERT_OK(cluster);
     ASSERT_OK(FileSystem::Format(**cluster, {10, 20}, 0755));
@@ -99,12 +99,12 @@ class FsTest : public testing::Test {
     fs_ = host_.fs.get();
   }
 
-  Host NewHost(uint64_t memory_bytes = 64 << 20) {
+  Host NewHost(uint64_t memory_bytes = 64 << 20, std::shared_ptr<ClientLife> life = nullptr) {
     FileSystem::Options options = options_;
     options.memory_bytes = memory_bytes;
     options.caretaker = &MakeHostCare;
     Host host;
-    auto cluster = machines_.Open();
+    auto cluster = machines_.Open(std::move(life));
     EXPECT_OK(cluster);
     host.cluster = *std::move(cluster);
     auto fs = FileSystem::Open(*host.cluster, options);
@@ -266,7 +266,8 @@ class FsTest : public testing::Test {
   TestCluster machines_;
   Host host_;
   FileSystem* fs_ = nullptr;
-  FileSystem::Options options_;  // of hosts; set before SetUp()
+  FileSystem::Options options_;      // of hosts; set before SetUp()
+  Cluster::FormatOptions format_{};  // the same
 };
 
 }  // namespace pinstripe

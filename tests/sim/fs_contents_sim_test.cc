@@ -125,7 +125,11 @@ class Storm {
   };
 
   void Prepare() {
-    Require(machines_.Format(), "format");
+    const bool beside = sim_.Chance(0.8);
+    if (beside) machines_.config().inline_limit = static_cast<uint32_t>(sim_.Random() % 4096);
+    const Feature feature = NewFeature(kContentsBesideFeature);
+    Require(machines_.Format({.features = beside ? std::vector{feature} : std::vector<Feature>()}),
+            "format");
     {
       const auto cluster = machines_.Open();
       if (!cluster.has_value()) return Complain("a new cluster cannot be opened");

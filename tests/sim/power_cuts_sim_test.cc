@@ -426,7 +426,13 @@ class PowerCut {
   // Makes what is there at the beginning, and safe.
   void Prepare(const Tree& before, const std::vector<std::pair<std::string, std::string>>& links,
                bool uses_packs = false) {
-    if (!Check(machines_.Format())) return;
+    const bool beside = sim_.Chance(0.5);
+    if (beside) machines_.config().inline_limit = 16;
+    const Feature feature = NewFeature(kContentsBesideFeature);
+    if (!Check(machines_.Format(
+            {.features = beside ? std::vector{feature} : std::vector<Feature>()}))) {
+      return;
+    }
     auto cluster = machines_.Open();
     if (!Check(StatusOf(cluster))) return;
     if (!Check(FileSystem::Format(**cluster, {}, 0755))) return;

@@ -5,7 +5,8 @@
 //   - the history of each register is linearizable; an operation that failed may have happened or
 //     not;
 //   - during the storm nothing fails in another way than EIO;
-//   - in the calm after it, every register can be read and changed.
+//   - in the calm after it, every register can be read and changed;
+//   - of a change with companions that anybody has seen, enough drives have the companion.
 // The storm stays within what is promised: a minority of the drives misbehaves at any moment
 // (requests may be repeated anywhere), and none forgets what it acknowledged. In some storms drives
 // are lost for good, one after the other, and empty ones rebuilt in their places; in others drives
@@ -22,6 +23,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -71,6 +73,10 @@ class Storm {
 
   const std::string& complaint() const { return complaint_; }
   size_t certain() const { return certain_; }
+  // Of the changes with companions, how many every replica has told to have, and how many were
+  // given up.
+  size_t everywhere() const { return everywhere_; }
+  size_t otherwise() const { return otherwise_; }
   // What was done beside the clients did not come to an end.
   bool given_up() const { return given_up_; }
   uint64_t trace_hash() const { return sim_.trace_hash(); }
@@ -90,6 +96,8 @@ class Storm {
   virtual void SpawnMore() {}
   virtual int Steps() { return 24; }  // of a client
   virtual Duration LongestPause() { return 200ms; }
+  // Whether some changes have companions, records beside them on the replicas' drives.
+  virtual bool HaveCompanions() { return false; }
   // Names of registers that may be used again after they were erased begin with an E.
   virtual bool IsErasable(uint64_t) { return false; }
 
@@ -141,7 +149,38 @@ class Storm {
     const Result<RegisterValue> value = process.store->Read({kGroup, key});
     if (!Certain(value)) return;
     operation.result = process.seen[key] = *value;
+    if (value->value) values_seen_.insert(*value->value);
     Record(key, operation);
+  }
+
+  // What comes instead may be there at any time from now on, whoever puts it there.
+  RegisterStore::Wanted WithCompanions(Process& process, const std::string& key,
+                                       const RegisterValue& seen, const std::string& who,
+                                       Companions& companions) {
+    const std::string companion = "companion of " + who;
+    const GroupReplicas replicas = process.view->Replicas(kGroup);
+    for (const Drive* drive : replicas.drives) {
+      companions.all.push_back({drive, {companion, Expected::Version("1")}});
+    }
+    companions.send = [this, companion, replicas] {
+      for (Drive* drive : replicas.drives) {
+        drive->Put({.key = companion,
+                    .value = SharedBytes("x"),
+                    .version = "1",
+                    .expected = Expected::Absent()},
+                   {sim_.Now() + 5s, replicas.cluster_version}, [](const Status&) {});
+      }
+    };
+    companions.least = replicas.drives.size() / 2 + 1;
+    if (sim_.Chance(0.5)) companions.otherwise = "instead of " + who;
+    RegisterOperation instead{.kind = Kind::kUnknown,
+                              .called = ++clock_,
+                              .seen_slot = seen.slot,
+                              .value = companions.otherwise,
+                              .who = "instead of " + who};
+    histories_[key].push_back(std::move(instead));
+    have_companions_.emplace(who, companion);
+    return {{kGroup, key}, seen, who, &companions};
   }
 
   void Change(Process& process, const std::string& key, const std::string& who) {
@@ -150,8 +189,15 @@ class Storm {
     const auto durability = sim_.Chance(0.2) ? Durability::kWriteThrough : Durability::kWriteBack;
     RegisterOperation operation{
         .called = ++clock_, .seen_slot = seen.slot, .value = value, .who = who};
-    const auto outcome = process.store->Change({kGroup, key}, seen, value, durability);
+    Companions companions;
+    const auto outcome = value && HaveCompanions() && sim_.Chance(0.5)
+                             ? process.store->ChangeBound(
+                                   WithCompanions(process, key, seen, who, companions), durability)
+                             : process.store->Change({kGroup, key}, seen, value, durability);
+    if (outcome.everywhere) ++everywhere_;
+    if (outcome.otherwise) ++otherwise_;
     // What was refused for a reason is not in the history: nobody may ever see it.
+    if (outcome.why.code() == EAGAIN && HaveCompanions()) return;  // it was not tried
     if (!outcome.why.ok()) NoteFailure(outcome.why);
     if (!outcome.why.ok() && !outcome.unknown()) return;
     if (outcome.unknown()) {
@@ -253,13 +299,33 @@ class Storm {
       if (!last_failure_.empty()) Complain(last_failure_ + ", in the calm");
       if (sim_.Now() - start > 2s) Complain(key + " is slow in the calm");
     }
+    for (const std::string& value : values_seen_) {
+      const auto found = have_companions_.find(value);
+      if (found != have_companions_.end()) CountCompanions(found->second);
+    }
     InspectMore();
   }
   virtual void InspectMore() {}
 
+  void CountCompanions(const std::string& companion) {
+    Gather<Result<RecordHead>> gather(sim_);
+    size_t asked = 0;
+    for (FaultyDrive* drive : Drives())
+      drive->Head(companion, sim_.Now() + 5s, gather.Ask(asked++));
+    size_t found = 0;
+    while (const auto answer = gather.Next(Time::max())) found += answer->value.has_value();
+    if (found <= asked / 2) {
+      Complain(fmt::format("there are {} of the {}, and somebody has seen that", found, companion));
+    }
+  }
+
   uint64_t clock_ = 0;
   size_t certain_ = 0;
   std::map<std::string, std::vector<RegisterOperation>> histories_;
+  std::map<std::string, std::string> have_companions_;  // by value
+  std::set<std::string> values_seen_;
+  size_t everywhere_ = 0;
+  size_t otherwise_ = 0;
   std::vector<std::unique_ptr<Process>> graveyard_;
   std::string last_failure_;
   std::string complaint_;  // the first
@@ -281,6 +347,7 @@ class PlainStorm final : public Storm {
         sim_, *process->view, RegisterStore::Options{.prefix = "\4test", .quorums = quorums_});
     return process;
   }
+  bool HaveCompanions() override { return true; }
   std::vector<FaultyDrive*> Drives() override {
     std::vector<FaultyDrive*> drives;
     for (const auto& drive : drives_.drives) drives.push_back(drive.get());
@@ -573,14 +640,22 @@ class RegisterSim : public testing::TestWithParam<size_t> {
 TEST_P(RegisterSim, HistoriesAreLinearizable) {
   const Seeds seeds = SeedsFromEnvironment(200);
   uint64_t tested_little = 0;
+  size_t everywhere = 0;
+  size_t otherwise = 0;
   for (uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
     PlainStorm storm(seed, GetParam());
     storm.Run();
     ASSERT_EQ(storm.complaint(), "") << "reproduce with: SEED=" << seed << " and this filter";
     tested_little += storm.certain() <= 20;
+    everywhere += storm.everywhere();
+    otherwise += storm.otherwise();
   }
   // Of very many storms one or the other lets hardly anything be done.
   EXPECT_LE(tested_little, (seeds.end - seeds.first) / 500);
+  EXPECT_GT(everywhere, seeds.end - seeds.first);
+  if (GetParam() > 1) {
+    EXPECT_GT(otherwise, (seeds.end - seeds.first) / 10);
+  }
 }
 
 TEST_P(RegisterSim, TheSameSeedIsTheSameStorm) {

@@ -88,6 +88,39 @@ TEST(RegisterRecord, WhatWasTakenOverSaysFromWhere) {
   EXPECT_FAILS(DecodeRegister(kKey, RecordOf(state)), EBADMSG);
 }
 
+TEST(RegisterRecord, ABoundValueSaysWhatItNeedsAndWhatIsThereWithoutThat) {
+  ReplicaState state = SomeState();
+  for (const auto& otherwise : {std::optional<std::string>("no"), std::optional<std::string>()}) {
+    state.proposal = std::make_shared<const Proposal>(
+        Proposal{.nonce = {1, 2},
+                 .value = "x",
+                 .bound = Bound{.least = 3, .otherwise = otherwise, .proposed_at = 0x1112}});
+    const Record record = RecordOf(state);
+    EXPECT_EQ(Hex(record.value).substr(0, 4), "0109");
+    EXPECT_EQ(Hex(record.value).substr(2 * (1 + 1 + 16 + 1), otherwise ? 26 : 20),
+              otherwise ? "0300000000000011120102"
+                          "6e6f"
+                        : "03000000000000111200");
+    const Result<ReplicaState> read = DecodeRegister(kKey, record);
+    ASSERT_OK(read);
+    EXPECT_EQ(read->proposal->value, "x");
+    EXPECT_EQ(read->proposal->bound, state.proposal->bound);
+    EXPECT_FALSE(read->proposal->is_instead);
+  }
+}
+
+TEST(RegisterRecord, WhatIsThereInsteadSaysSo) {
+  ReplicaState state = SomeState();
+  state.proposal = std::make_shared<const Proposal>(
+      Proposal{.nonce = {1, 2}, .removed_at = 5, .is_instead = true});
+  const Record record = RecordOf(state);
+  EXPECT_EQ(Hex(record.value).substr(0, 4), "0112");
+  const Result<ReplicaState> read = DecodeRegister(kKey, record);
+  ASSERT_OK(read);
+  EXPECT_TRUE(read->proposal->is_instead);
+  EXPECT_EQ(read->proposal->removed_at, 5);
+}
+
 TEST(RegisterRecord, ReadsBackWhatWasWritten) {
   for (const auto& value : {std::optional<std::string>("hello"), std::optional<std::string>(""),
                             std::optional<std::string>()}) {
