@@ -5,6 +5,7 @@
 
 #include "base/try.h"
 #include "cluster/membership/epoch_change.h"
+#include "fs/files/beside_number.h"
 #include "fs/files/map_pages.h"
 #include "fs/files/state.h"
 #include "fs/names/spreader.h"
@@ -251,7 +252,8 @@ Status Collector::CollectStripes(std::span<const ListedStripe> stripes) {
   }
   // A client that is about to write it finds it taken. It may go on in the second slot, where the
   // first has what was to be there instead of an inode with pieces.
-  if (!options_.dry_run && options_.fences && inode.slot <= 1) {
+  const bool may_come = inode.slot == 0 || (inode.slot == 1 && inode.is_instead);
+  if (!options_.dry_run && options_.fences && may_come) {
     const auto change = records_.ChangeInode(object, inode.slot, std::nullopt);
     TRY(change.why);
     if (!change.applied()) return {};  // it was written just now: it is for the next run
@@ -431,7 +433,9 @@ void Collector::DeleteAll(std::span<const ListedStripe> stripes) {
     if (!options_.dry_run) {
       const Status status = cluster_.stripes().DeleteCopies(stripe.id, stripe.copies);
       if (!status.ok()) {
-        Keep(fmt::format("block {} of object {:016x}", stripe.id.block, stripe.id.object), status);
+        Keep(fmt::format("block {} of object {:016x}", BlockOfNumber(stripe.id.block),
+                         stripe.id.object),
+             status);
         continue;
       }
     }

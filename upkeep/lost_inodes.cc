@@ -17,8 +17,11 @@ Result<InodeFound> FindFate(Records& records, InodeId id, const Records::InodeRe
   // What was there is removed in a later slot. In the first one somebody who wanted its name has
   // written a removal, or a collection, because it was not there.
   if (found.slot > kFirstSlot) return InodeFound{InodeFate::kRemoved, {}};
-  if (found.is_instead) return InodeFound{InodeFate::kGivenUp, {}};
   const RegisterTraces traces = TRY(records.FindTraces(id));
+  const bool has_later = traces.value && traces.slot > kFirstSlot;
+  if (found.is_instead && !has_later && traces.answered > traces.replicas / 2) {
+    return InodeFound{InodeFate::kGivenUp, {}};
+  }
   if (traces.removed && traces.slot > kFirstSlot) return InodeFound{InodeFate::kRemoved, {}};
   if (traces.value) {
     // Somebody may just have been writing it.

@@ -225,8 +225,8 @@ class Recovery {
     if (form && form->length > 0) {
       writes_[BlockOfNumber(stripe.id.block)].push_back({stripe.id, *form});
     } else {
-      report_.lost.push_back(
-          fmt::format("block {}: no shard of one of its writes says what it is", stripe.id.block));
+      report_.lost.push_back(fmt::format("block {}: no shard of one of its writes says what it is",
+                                         BlockOfNumber(stripe.id.block)));
     }
     return {};
   }
@@ -305,8 +305,10 @@ class Recovery {
     // They are copies, each of a sixteenth of the block at most.
     const auto largest = std::ranges::max_element(
         writes, {}, [](const FoundWrite& write) { return write.form.length; });
-    const bool is_coded = std::ranges::any_of(
-        writes, [](const FoundWrite& write) { return write.form.layout.data_shards > 1; });
+    // Contents beside the inode have none.
+    const bool is_coded = std::ranges::any_of(writes, [](const FoundWrite& write) {
+      return write.form.layout.data_shards > 1 && !IsBeside(write.id.block);
+    });
     const auto is_patch = [&, longest = largest->form.length](const FoundWrite& write) {
       if (write.form.layout.data_shards > 1) return false;
       return is_coded || write.form.length * kPartOfPatch <= longest;

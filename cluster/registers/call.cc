@@ -429,15 +429,15 @@ std::unique_ptr<RegisterCall::Round> RegisterCall::PostPuts(std::vector<Step> po
 }
 
 // Sends all steps and waits for their answers.
-size_t RegisterCall::SendPuts(std::vector<Step> steps, size_t needed, bool hurry) {
-  return AwaitPuts(*PostPuts(std::move(steps)), needed, hurry);
+size_t RegisterCall::SendPuts(std::vector<Step> steps, size_t needed, size_t enough, bool hurry) {
+  return AwaitPuts(*PostPuts(std::move(steps)), needed, enough, hurry);
 }
 
 // Waits until `needed` replicas took what they were sent, or cannot any more. With `hurry`, no
 // longer than patience says once a majority did, but while none took it, for the others to refuse
 // it too, so that it is known not to have happened. Returns how many took it; none if that was so
 // long ago that it does not count any more.
-size_t RegisterCall::AwaitPuts(Round& round, size_t needed, bool hurry) {
+size_t RegisterCall::AwaitPuts(Round& round, size_t needed, size_t enough, bool hurry) {
   Runtime& runtime = context_.runtime;
   const Time start = round.start;
   const std::vector<Step>& steps = round.steps;
@@ -446,12 +446,13 @@ size_t RegisterCall::AwaitPuts(Round& round, size_t needed, bool hurry) {
   Time last_answer = start;
   std::optional<Time> until;
   while (done < needed) {
-    const bool hopeless = done + gather.outstanding() < needed;
+    const bool hopeless = done + gather.outstanding() < enough;
     if (hopeless && !(hurry && done == 0)) break;
     if (hurry && (hopeless || done >= quorums_.majority) && !until) {
       until = runtime.Now() + Patience(start);
     }
-    const size_t together = hopeless ? 1 : needed - done;
+    const size_t together =
+        hopeless ? 1 : std::min(needed - done, std::max<size_t>(gather.outstanding(), 1));
     auto answer = gather.Next(until.value_or(deadline_->time()), together,
                               start + context_.options.straggler / kTogether);
     if (answer == nullptr) break;
@@ -544,7 +545,7 @@ std::unique_ptr<RegisterCall::Round> RegisterCall::SendFastRound(
 bool RegisterCall::AwaitFastRound(OwnChange& own, Round& round) {
   const bool is_bound = own.proposal->bound.has_value();
   const size_t needed = is_bound ? drives_.size() : quorums_.fast;
-  const size_t accepted = AwaitPuts(round, needed, /*hurry=*/true);
+  const size_t accepted = AwaitPuts(round, needed, quorums_.fast, /*hurry=*/true);
   NoteSent(own);
   own.everywhere = accepted == drives_.size();
   return accepted >= quorums_.fast;
@@ -576,7 +577,8 @@ std::optional<ReplicaStates> RegisterCall::Prepare(const Ballot& ballot,
                            return state && state->accepted.fast() && state->proposal->bound;
                          });
   const size_t needed = any_bound ? std::max(steps.size(), quorums_.majority) : quorums_.majority;
-  const size_t promises = SendPuts(std::move(steps), needed, /*hurry=*/any_bound);
+  const size_t promises =
+      SendPuts(std::move(steps), needed, quorums_.majority, /*hurry=*/any_bound);
   for (const size_t i : asked_) exhausted_[i] = failures_[i].code() == ENOSPC;
   if (promises < quorums_.majority) return std::nullopt;
   ReplicaStates promised = states_;
@@ -600,7 +602,8 @@ bool RegisterCall::Accept(const Ballot& ballot, const ProposalPtr& proposal, Roo
     steps.back().request.expected =
         Expected::Version(EncodeRegisterVersion(ballot, before[i]->accepted));
   }
-  return SendPuts(std::move(steps), quorums_.majority, /*hurry=*/false) >= quorums_.majority;
+  return SendPuts(std::move(steps), quorums_.majority, quorums_.majority, /*hurry=*/false) >=
+         quorums_.majority;
 }
 
 // One attempt to find out, and where needed to decide, what is chosen. Null: somebody else was in

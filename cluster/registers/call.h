@@ -150,8 +150,8 @@ class RegisterCall {
   // date. ESTALE: something else is chosen, or that cannot be done.
   Result<std::vector<const Drive*>> FindHolders(uint64_t slot);
 
-  // Replicas that are away are lost for ever: a bound change is given up that only they could show
-  // to be chosen. Nobody was told that it happened, and what it came with is lost with them.
+  // Some replicas are lost for ever, so a bound change is given up that only they, and others that
+  // are away, could show to be chosen. Nobody was told that it happened.
   void GiveUpBound() { gives_up_bound_ = true; }
 
   // Lets the next classic round suppose that no replica was ever written. Puts find out.
@@ -181,8 +181,9 @@ class RegisterCall {
   uint64_t SlotAfter(uint64_t slot) const { return std::max(slot, floor_) + 1; }
 
   std::unique_ptr<Round> PostPuts(std::vector<Step> steps, const RegisterCall* witness = nullptr);
-  size_t AwaitPuts(Round& round, size_t needed, bool hurry);
-  size_t SendPuts(std::vector<Step> steps, size_t needed, bool hurry);
+  // `enough`: with which it is of use; more, up to `needed`, are waited for.
+  size_t AwaitPuts(Round& round, size_t needed, size_t enough, bool hurry);
+  size_t SendPuts(std::vector<Step> steps, size_t needed, size_t enough, bool hurry);
   std::optional<Settled> ClassicRound(OwnChange* own, uint64_t least_slot, bool insist);
   std::optional<ReplicaStates> Prepare(const Ballot& ballot, const ReplicaStates& before);
   bool Accept(const Ballot& ballot, const ProposalPtr& proposal, Room room,

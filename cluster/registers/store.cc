@@ -399,6 +399,10 @@ std::shared_ptr<const RememberedRegister> RegisterStore::Impl::Begin(
   auto remembered = Recall(*attempt.call, attempt.seen.slot, attempt.call->replicas());
   const bool is_bound = attempt.with != nullptr;
   if (is_bound && !LieTogether(replicas.drives, attempt.with->all)) return nullptr;
+  if (is_bound && attempt.with->otherwise &&
+      attempt.value->size() + attempt.with->otherwise->size() > kMaxRegisterBytes) {
+    return nullptr;
+  }
   const auto needed = is_bound ? RegisterCall::Needed::kAll : RegisterCall::Needed::kQuorum;
   if (remembered != nullptr && attempt.call->CanGoFast(*remembered, needed)) return remembered;
   return nullptr;

@@ -304,7 +304,7 @@ Status BlockMap::CheckRun(const BlockRun& run, uint64_t first, uint64_t size) co
     return Fail(EBADMSG, "a block map's run from block {} on has blocks of impossible length",
                 first);
   }
-  if (run.shift != 0 && !IsBeside(first + run.shift)) {
+  if (run.shift != 0 && (first != 0 || !IsBeside(run.shift))) {
     return Fail(EBADMSG, "a block map has block {} under the impossible number {}", first,
                 first + run.shift);
   }

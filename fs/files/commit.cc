@@ -227,7 +227,14 @@ Result<bool> FileCommit::CommitTogether(Durability durability) {
   FinishBlock(0);
   // Unless it is named after all, what there is of them goes with the next commit.
   if (!failure_.ok()) Supersede(BlockMap::PiecesOf(0, place));
-  if (changed.why.code() == EAGAIN) return false;
+  if (changed.why.code() == EAGAIN) {
+    const bool is_sent_alone = given_ && given_->why.code() == EAGAIN;
+    if (is_sent_alone) {
+      given_.reset();
+      first_name_ = first_name;
+    }
+    return false;
+  }
   TRY(changed.why);
   if (changed.applied()) {
     const bool is_home = failure_.ok() && now_.map && now_.map->Find(0) == place;
@@ -237,7 +244,7 @@ Result<bool> FileCommit::CommitTogether(Durability durability) {
     }
     // The inode says next where the pieces are, or that they are others.
     const MutexLock lock(mutex_);
-    if (inode_written_) short_ = Short{base_, changed.now->slot};
+    short_ = Short{inode_written_ ? std::optional(base_) : std::nullopt, changed.now->slot, place};
     base_ = changed.now->inode;
     slot_ = changed.now->slot;
     inode_written_ = true;
@@ -256,14 +263,14 @@ Result<bool> FileCommit::CommitTogether(Durability durability) {
 // What comes after pieces were found short has failed. Where that is certain the contents are not
 // to be there.
 Status FileCommit::TakeBackShort(const Status& why) {
-  const auto [before, slot] = *std::exchange(short_, std::nullopt);
-  if (why.code() == EIO) return why;
+  const auto [before, slot, named] = *std::exchange(short_, std::nullopt);
+  if (why.code() == EIO || !before) return why;
   if (slot == slot_) {
     const auto back =
-        context_.records.ChangeInode(id_, slot_, before, {Durability::kWriteBack, Room::kFreeing});
+        context_.records.ChangeInode(id_, slot_, *before, {Durability::kWriteBack, Room::kFreeing});
     if (back.applied()) {
       const MutexLock lock(mutex_);
-      base_ = before;
+      base_ = *before;
       slot_ = back.now->slot;
       return why;
     }
@@ -422,6 +429,13 @@ Status FileCommit::TakeOverRefused(const Records::InodeChange& changed, bool aga
   {
     const MutexLock lock(mutex_);
     if (removed_) return {};
+  }
+  if (!changed.now && !inode_written_ && changed.is_instead) {
+    // An earlier first write of ours was given up, by us or by whoever met it. The second slot is
+    // ours.
+    const MutexLock lock(mutex_);
+    slot_ = changed.slot;
+    return {};
   }
   if (!changed.now) {
     return Fail(ESTALE, "inode {:016x} was removed by another host while it was open", id_);

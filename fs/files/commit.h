@@ -136,9 +136,11 @@ class FileCommit : public FileWriting {
   };
   // The inode names pieces of which some are not where it says; next it says where they are.
   struct Short {
-    Inode before;       // what it was
-    uint64_t slot = 0;  // of what it is
+    std::optional<Inode> before;  // what it was; null: it was not
+    uint64_t slot = 0;            // of what it is
+    BlockPlace named;             // what it says
   };
+  void KeepWhatIsShort(const std::optional<BlockPlace>& ours);  // with mutex_ held
   std::optional<Short> short_;
   std::optional<FirstWrite> first_write_;    // when the inode was first tried to be written
   std::vector<BlockMap> maybe_named_;        // by the changes that may have happened

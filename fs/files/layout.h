@@ -2,10 +2,10 @@
 //
 //   4+2 shard=1MiB copies=3 inline=4KiB replicate=64KiB
 //
-// Data shards + parity shards of its blocks; the size of a shard of a full block; how many copies
-// there are of a file of up to `replicate` bytes, which is not cut into shards; and up to how many
-// bytes a file lives in its inode. A directory hands it on to what is made in it. People and
-// programs read and set it as the extended attribute kLayoutAttribute; docs/operations.md.
+// Data shards + parity shards of its blocks; the size of a shard of a full block; up to how many
+// bytes a file is not cut so, but lies beside its inode or as so many copies; and up to how many it
+// lives in its inode. A directory hands it on to what is made in it. People and programs read and
+// set it as the extended attribute kLayoutAttribute; docs/operations.md.
 
 #pragma once
 

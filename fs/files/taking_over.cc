@@ -243,6 +243,14 @@ void FileCommit::ForgetWhatOthersSetLater(const Inode& theirs) {
   if (theirs.modified != base_.modified) ours.modified.reset();
 }
 
+// What others know of these places they know from us.
+void FileCommit::KeepWhatIsShort(const std::optional<BlockPlace>& ours) {
+  if (!ours || !now_.map || now_.map->FirstMissing(0, 1)) return;
+  const auto now = now_.map->Find(0);
+  const bool is_as_named = now && now->SameStripe(*ours) && now->place == short_->named.place;
+  if (is_as_named) now_.map->Set(0, *ours);
+}
+
 Status FileCommit::Rebase(StoredInode theirs) {
   if (changed_) TRY(LoadForRebase(theirs));
   if (changed_) ResolveTheirs(theirs.inode);
@@ -253,9 +261,12 @@ Status FileCommit::Rebase(StoredInode theirs) {
         "garbage, and is lost; commit (fsync) more often, or collect later",
         id_);
   }
+  std::optional<BlockPlace> ours;  // of pieces that the inode names and that are not all there
+  if (short_ && now_.map) ours = now_.map->Find(0);
   if (changed_ && cut_to_ != 0) TRY(MergeWith(theirs.inode));
   if (changed_ && cut_to_ == 0) TRY(TakePlaces(theirs.inode));
   const MutexLock lock(mutex_);
+  KeepWhatIsShort(ours);
   if (!changed_) now_ = theirs.inode;
   if (changed_) SuspectBlocks(theirs.inode);
   ForgetWhatOthersSetLater(theirs.inode);

@@ -271,7 +271,8 @@ Records::InodeChange Records::InodeChanged(InodeId id, const std::optional<Inode
                      losses,
                      outcome.now.slot,
                      outcome.everywhere,
-                     outcome.otherwise};
+                     outcome.otherwise,
+                     outcome.now.is_instead};
   if (!outcome.why.ok()) {
     recent_.Forget(id);
   } else if (outcome.applied() && inode) {
@@ -493,7 +494,7 @@ Result<bool> Records::FenceNew(InodeId id) {
         ChangeInode(id, slot, std::nullopt, {Durability::kWriteBack, Room::kFreeing});
     TRY(change.why);
     if (change.now) return false;
-    if (change.applied() || change.slot > 1) break;
+    if (change.applied() || !change.is_instead) break;
   }
   return true;
 }

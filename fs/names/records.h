@@ -103,6 +103,8 @@ class Records {
     // As in ChangeOutcome.
     bool everywhere = false;
     bool otherwise = false;
+    bool is_instead =
+        false;  // what is there now: it is what was to be there instead of a bound one
   };
   // `holding`, if any, gets the slot that was made and the replicas that have told that they hold
   // it.

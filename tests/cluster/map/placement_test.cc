@@ -1,5 +1,6 @@
 #include "cluster/map/placement.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -299,6 +300,39 @@ TEST(PlacementOverEpochs, WhoStaysKeepsItsPlaceThroughManyChanges) {
       EXPECT_TRUE(std::is_permutation(chosen.begin(), chosen.end(), new_homes.begin()));
     }
     before = after;
+  }
+}
+
+// A stripe beside the registers of its object stays there, shard i on the drive of replica i.
+TEST(PlacementOverEpochs, StripesBesideRegistersGoWhereTheseGo) {
+  for (const uint8_t replicas : {3, 5, 7}) {
+    DriveMap map;
+    map.epoch = 1;
+    map.groups = 64;
+    map.replicas = replicas;
+    for (DriveId id = 1; id <= 12; ++id) {
+      map.drives.push_back({.id = id, .weight = 100, .domain = fmt::format("h{}", id % 5)});
+    }
+    std::shared_ptr<Placement> placement;
+    for (int change = 0; change < 20; ++change) {
+      placement = std::make_shared<Placement>(map, placement);
+      for (uint64_t i = 0; i < 200; ++i) {
+        const uint64_t object = MixBits(i);
+        const uint32_t group = GroupOfRegisters(map, object);
+        const uint64_t block = BlockAmongRegisters(map, object);
+        EXPECT_LT(block, map.groups);
+        EXPECT_EQ(GroupOfStripe(map, object, block), group);
+        EXPECT_EQ(GroupOfStripe(map, object, (uint64_t{1} << 62) + block), group);
+        const size_t parity = (replicas - 1) / 2;
+        std::vector<DriveId> homes = placement->Order(group, replicas, parity);
+        homes.resize(replicas);
+        EXPECT_EQ(homes, placement->RegisterHomes(group));
+      }
+      MappedDrive& drive = map.drives[static_cast<size_t>(change * 5 % 12)];
+      drive.state =
+          drive.state == DriveState::kActive ? DriveState::kDraining : DriveState::kActive;
+      ++map.epoch;
+    }
   }
 }
 

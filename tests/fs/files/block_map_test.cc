@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 
+#include "fs/files/beside_number.h"
 #include "tests/support/expect_ok.h"
 
 namespace pinstripe {
@@ -153,6 +154,41 @@ TEST(BlockMapTest, APackedFileNamesItsPartOfABlock) {
   EXPECT_EQ(map.NotIn(other).blocks.size(), 1u);
   map.Resize(kBlock + 10);
   EXPECT_EQ(map.Find(1), SharedPlace(9, 4, 10, 1000));
+}
+
+TEST(BlockMapTest, ContentsBesideTheInodeHaveANumberOfTheirOwn) {
+  BlockMap map(kLayout);
+  map.Resize(300);
+  const BlockPlace beside{.object = 5,
+                          .shift = kBesideBit + 7,
+                          .write = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+                          .layout = {3, 2, 64 << 10},
+                          .place = {.epoch = 1, .moved = {}},
+                          .stored = 300,
+                          .valid = 300};
+  map.Set(0, beside);
+  EXPECT_EQ(map.Find(0)->IdOf(0).block, kBesideBit + 7);
+  const std::string bytes = Encoded(map);
+  const std::string start = "00020201000100000302000100000181010102030405060708090a0b0c0d0e0f10";
+  const std::string shift = "878080808080808040";
+  const std::string rest = "0000000101ac02ac02";
+  EXPECT_EQ(Hex(AsBytes(bytes)), start + shift + rest);
+  const auto again = BlockMap::Decode(bytes, 5, 300);
+  ASSERT_OK(again);
+  EXPECT_EQ(*again, map);
+  EXPECT_EQ(again->Find(0), beside);
+  EXPECT_FALSE(map.NotIn(*again).blocks.size());
+  EXPECT_EQ(PlaceInRun(BlockMap::PiecesOf(0, beside).front().run, 0, kBlock), beside);
+  // No other block's number, none of a page, and none beyond 2^64.
+  for (const char* wrong : {"00", "01", "8080808080808080800180", "ffffffffffffffffff01",
+                            "808080808080c08040", "ffffffffffffffff3f"}) {
+    EXPECT_FAILS(BlockMap::Decode(Unhex(start + wrong + rest), 5, 300), EBADMSG) << wrong;
+  }
+  // The block stays what it is when others come behind it.
+  map.Resize(2 * kBlock);
+  map.Set(1, PlaceOf(1));
+  EXPECT_EQ(map.runs().size(), 2u);
+  EXPECT_EQ(BlockMap::Decode(Encoded(map), 5, 2 * kBlock)->Find(0), beside);
 }
 
 // What is read of a part of a block, with patches over the block and bytes that are in memory.

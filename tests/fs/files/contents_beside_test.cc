@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cluster/map/features.h"
+#include "cluster/membership/epoch_change.h"
 #include "fs/files/beside_number.h"
 #include "tests/fs/fs_test_base.h"
 #include "upkeep/collector.h"
@@ -101,6 +102,143 @@ TEST_F(ContentsBesideTest, TheyGoWithTheInodeInOneMessage) {
     ASSERT_OK((*file)->Close());
     EXPECT_EQ(puts() - before, kReplicas);
   }
+}
+
+// As contents in the inode: one wait less than where they are stored before the inode names them.
+TEST_F(ContentsBesideTest, AnUploadWaitsTwiceAndACloseOnce) {
+  constexpr auto kOneWay = std::chrono::milliseconds(50);
+  for (DriveId id = 1; id <= machines_.size(); ++id) {
+    machines_.drive(id).Set({.least_latency = kOneWay, .most_latency = kOneWay});
+  }
+  const auto count = [&](const std::function<void()>& body) {
+    const Time start = sim_.Now();
+    body();
+    return (sim_.Now() - start) / (2 * kOneWay);
+  };
+  EXPECT_EQ(count([&] { ASSERT_OK(Upload(*fs_, "uploaded", Pattern(1, kSmall))); }), 2);
+  auto file = fs_->Create(kRootInode, "made", {});
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Write(0, AsBytes(Pattern(1, kSmall))));
+  EXPECT_EQ(count([&] { ASSERT_OK((*file)->Close()); }), 1);
+  // Whoever opens it elsewhere waits for the pieces, too.
+  Host other = NewHost();
+  const InodeId id = other->Resolve("/made")->inode;
+  auto there = other->Open(id, FileSystem::Access::kRead);
+  ASSERT_OK(there);
+  EXPECT_EQ(count([&] { ReadAll(**there); }), 1);
+}
+
+// A piece whose drive is away or full goes to a spare, as of any stripe, and comes home later.
+TEST_F(ContentsBesideTest, APieceGoesToASpareWhereItsHomeTakesNone) {
+  const std::string contents = Pattern(1, kSmall);
+  for (const DriveFaults& faults : {DriveFaults{.down = true}, DriveFaults{.full = true}}) {
+    const std::string name = faults.down ? "down" : "full";
+    auto file = fs_->Create(kRootInode, name, {});
+    ASSERT_OK(file);
+    const std::vector<DriveId> homes = HomesOf((*file)->inode());
+    machines_.drive(homes[2]).Set(faults);
+    ASSERT_OK((*file)->Write(0, AsBytes(contents)));
+    ASSERT_OK((*file)->Close());
+    const auto place = InodeOf((*file)->inode()).map->Find(0);
+    ASSERT_TRUE(place);
+    ASSERT_EQ(place->place.moved.size(), 1u);
+    EXPECT_EQ(place->place.moved[0].shard, 2);
+    EXPECT_NE(place->place.moved[0].drive, 0);
+    EXPECT_EQ(Contents("/" + name), contents);
+    machines_.drive(homes[2]).Set({});
+    sim_.Sleep(std::chrono::seconds(30));  // somebody brings it home
+    ExpectBeside((*file)->inode(), kSmall);
+  }
+  ExpectNothingIsWrong();
+}
+
+TEST_F(ContentsBesideTest, AnUploadOverAFileLeavesTheOldContentsOrTheNew) {
+  Make("file", Pattern(2, 3 * kSmall));
+  ASSERT_OK(Upload(*fs_, "file", Pattern(1, kSmall)));
+  EXPECT_EQ(Contents("/file"), Pattern(1, kSmall));
+  ExpectBeside(fs_->Resolve("/file")->inode, kSmall);
+  ExpectNothingIsWrong();
+}
+
+// What became of the first attempt is found out, and the next one goes on from there: also where
+// others have seen to it that it did not happen.
+TEST_F(ContentsBesideTest, ACommitThatFailedMayBeTriedAgain) {
+  const std::string contents = Pattern(1, kSmall);
+  for (const bool uploads : {true, false}) {
+    for (const bool others_look : {true, false}) {
+      const std::string name = fmt::format("{}{}", uploads, others_look);
+      SCOPED_TRACE(name);
+      auto file = fs_->Create(kRootInode, name, {.truncate = true, .publish_at_commit = uploads});
+      ASSERT_OK(file);
+      ASSERT_OK((*file)->Write(0, AsBytes(contents)));
+      const std::vector<DriveId> homes = HomesOf((*file)->inode());
+      for (size_t i = 0; i < 3; ++i) machines_.drive(homes[i]).Set({.lose_request = 1});
+      EXPECT_FAILS((*file)->Commit(), EIO);
+      for (const DriveId home : homes) machines_.drive(home).Set({});
+      sim_.Sleep(std::chrono::seconds(10));
+      Host other = NewHost();
+      if (others_look && !uploads) {
+        EXPECT_EQ(Contents("/" + name, other.fs.get()), "");
+      }
+      if (others_look && uploads) {
+        Records records(*other.cluster);
+        EXPECT_EQ(*records.FindInode((*file)->inode()), std::nullopt);
+      }
+      EXPECT_OK((*file)->Commit());
+      EXPECT_OK((*file)->Close());
+      EXPECT_EQ(Contents("/" + name, other.fs.get()), contents);
+    }
+  }
+  // Pieces of attempts whose outcome nobody knew are for a collection.
+  sim_.Sleep(std::chrono::minutes(3));
+  EXPECT_TRUE(Checker(*host_.cluster, {}).Run().findings.empty());
+}
+
+// Another one may make the name meanwhile. Then nobody writes that inode any more.
+TEST_F(ContentsBesideTest, ANameThatWasTakenMeanwhileStaysTaken) {
+  auto file = fs_->Create(kRootInode, "name", {.truncate = true, .publish_at_commit = true});
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Write(0, AsBytes(Pattern(1, kSmall))));
+  const std::vector<DriveId> homes = HomesOf((*file)->inode());
+  for (size_t i = 0; i < 3; ++i) machines_.drive(homes[i]).Set({.lose_request = 1});
+  EXPECT_FAILS((*file)->Commit(), EIO);
+  for (const DriveId home : homes) machines_.drive(home).Set({});
+  sim_.Sleep(std::chrono::seconds(10));
+  Host other = NewHost();
+  auto theirs = other->Create(kRootInode, "name", {.exclusive = true});
+  ASSERT_OK(theirs);
+  ASSERT_OK((*theirs)->Write(0, AsBytes(Pattern(2, kSmall))));
+  ASSERT_OK((*theirs)->Close());
+  (void)(*file)->Close();
+  const std::string now = Contents("/name", other.fs.get());
+  EXPECT_TRUE(now == Pattern(1, kSmall) || now == Pattern(2, kSmall));
+  Host third = NewHost();
+  EXPECT_EQ(Contents("/name", third.fs.get()), now);
+}
+
+// The drives of an old drive map refuse it. It is made again with those of the new one.
+TEST_F(ContentsBesideTest, AnEpochMayBeginMeanwhile) {
+  for (const bool uploads : {true, false}) {
+    auto file = fs_->Create(kRootInode, uploads ? "u" : "m", {.publish_at_commit = uploads});
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Write(0, AsBytes(Pattern(1, kSmall))));
+    auto admin = machines_.Open();
+    ASSERT_OK(admin);
+    const std::string feature(uploads ? kPacksFeature : kGrownDirectoriesFeature);
+    ASSERT_OK(UseFeature(**admin, feature));
+    EXPECT_OK((*file)->Close());
+    EXPECT_EQ(Contents(uploads ? "/u" : "/m"), Pattern(1, kSmall));
+  }
+  ExpectNothingIsWrong();
+}
+
+// A layout that survives more than names do keeps its copies.
+TEST_F(ContentsBesideTest, AreNotForALayoutThatSurvivesMore) {
+  const InodeId directory = MakeDirectory("safe");
+  ASSERT_OK(fs_->SetExtended(directory, std::string(kLayoutAttribute), "4+2 copies=4"));
+  const InodeId id = Make("file", Pattern(1, kSmall), directory);
+  EXPECT_EQ(InodeOf(id).map->Find(0)->layout.data_shards, 1);
+  EXPECT_EQ(InodeOf(id).map->Find(0)->shift, 0u);
 }
 
 TEST_F(ContentsBesideTest, AnyTwoDrivesMayBeLost) {
