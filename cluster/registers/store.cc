@@ -307,14 +307,12 @@ RegisterStore::BothOutcomes RegisterStore::Impl::ChangeBoth(Wanted first, Wanted
     possible = Fail(EINVAL, "two registers of one group are changed together");
   }
   if (!possible.ok()) {
-    const ChangeOutcome refused = Refusal(possible);
-    return {refused, refused, {}};
+    return {Refusal(possible), Refusal(possible), {}};
   }
   one.with = first.with;
   auto told = TryFast(&one, other, witness);
   if (one.with != nullptr && one.call == nullptr) {
-    const ChangeOutcome refused = Refusal(NotInOneGo());
-    return {refused, refused, {}};
+    return {Refusal(NotInOneGo()), Refusal(NotInOneGo()), {}};
   }
   BothOutcomes outcomes{.first = Carry(one), .second = {}, .witness = std::move(told)};
   const bool sent = other.own.sent;
