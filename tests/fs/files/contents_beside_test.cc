@@ -152,6 +152,41 @@ TEST_F(ContentsBesideTest, APieceGoesToASpareWhereItsHomeTakesNone) {
   ExpectNothingIsWrong();
 }
 
+// The inode is changed twice then, and another host may change it in between.
+TEST_F(ContentsBesideTest, WherePiecesAreIsKnownThoughOthersChangeTheInode) {
+  Host other = NewHost();
+  for (int i = 0; i < 60; ++i) {
+    SCOPED_TRACE(i);
+    auto file = fs_->Create(kRootInode, fmt::format("{}", i), {});
+    ASSERT_OK(file);
+    const InodeId id = (*file)->inode();
+    const std::vector<DriveId> homes = HomesOf(id);
+    machines_.drive(homes[4]).Set({.full = true});
+    ASSERT_OK((*file)->Write(0, AsBytes(Pattern(1, kSmall))));
+    bool is_closed = false;
+    uint32_t mode = 0;
+    RunTogether(2, [&](int host) {
+      if (host == 0) {
+        EXPECT_OK((*file)->Close());
+        is_closed = true;
+        return;
+      }
+      for (int changes = 0; !is_closed && changes < 4; ++changes) {
+        sim_.Sleep(std::chrono::microseconds(sim_.Below(300)));
+        mode = (mode + 1) % 0777;
+        (void)other->SetAttributes(id, {.mode = mode});
+      }
+    });
+    const auto place = InodeOf(id).map->Find(0);
+    ASSERT_TRUE(place);
+    const auto places =
+        host_.cluster->stripes().PlacesOf(place->IdOf(0), place->layout, place->place);
+    ASSERT_OK(places);
+    EXPECT_NE((*places)[4], homes[4]);
+    machines_.drive(homes[4]).Set({});
+  }
+}
+
 TEST_F(ContentsBesideTest, AnUploadOverAFileLeavesTheOldContentsOrTheNew) {
   Make("file", Pattern(2, 3 * kSmall));
   ASSERT_OK(Upload(*fs_, "file", Pattern(1, kSmall)));
