@@ -247,7 +247,7 @@ class RegisterStore {
     RegisterName name;
     RegisterValue seen;
     std::string value;
-    // The change is bound: as much as can be done in one go is, and else nothing is sent at all.
+    // The change is bound: see ChangeBound().
     const Companions* with = nullptr;
   };
   struct BothOutcomes {
@@ -264,9 +264,11 @@ class RegisterStore {
   BothOutcomes ChangeBoth(Wanted first, Wanted second, ChangeTerms terms = {},
                           const RegisterName* witness = nullptr);
 
-  // Change() with companions. Refused, and nothing was sent (Companions::send was not called),
-  // where they do not lie as the replicas do, or not every replica can take part in a fast round.
-  // The first of ChangeBoth() may be bound as well, and then the same is true of both.
+  // Change() with companions. Refused with EAGAIN, and never tried, where they do not lie as the
+  // replicas do, or not every replica can take part in a fast round, or value and `otherwise` have
+  // more than kMaxRegisterBytes together. Then nothing was sent (Companions::send was not called),
+  // unless an epoch began meanwhile: then companions may be there. The first of ChangeBoth() may be
+  // bound as well, and the same is true of both.
   ChangeOutcome ChangeBound(Wanted wanted, ChangeTerms terms = {});
 
   // As Change() to a value, with a witness as above.

@@ -103,8 +103,7 @@ class Records {
     // As in ChangeOutcome.
     bool everywhere = false;
     bool otherwise = false;
-    bool is_instead =
-        false;  // what is there now: it is what was to be there instead of a bound one
+    bool is_instead = false;  // as in RegisterValue: what is there now
   };
   // `holding`, if any, gets the slot that was made and the replicas that have told that they hold
   // it.

@@ -110,6 +110,14 @@ TEST_F(BoundTest, IsNotTriedWhereCompanionsAreOnOtherDrives) {
   EXPECT_EQ(sent_, 0);
 }
 
+// Each replica keeps both.
+TEST_F(BoundTest, IsNotTriedWithMoreThanARegisterHolds) {
+  const Companions companions = With(std::string(kMaxRegisterBytes - 4, 'x'));
+  EXPECT_EQ(store_->ChangeBound({kBound, {}, "bound", &companions}).why.code(), EAGAIN);
+  EXPECT_EQ(sent_, 0);
+  EXPECT_TRUE(store_->ChangeBound({kBound, {}, "four", &companions}).applied());
+}
+
 // A replica that has something else under the companion's name takes neither.
 TEST_F(BoundTest, AReplicaWithoutItsCompanionDoesNotTakeIt) {
   Gather<Status> gather(sim_);
