@@ -15,6 +15,7 @@
 #include "base/try.h"
 #include "cluster/map/placement.h"
 #include "kinetic/tls.h"
+#include "redis/address.h"
 
 namespace pinstripe {
 namespace {
@@ -31,8 +32,12 @@ struct Mistake {
   size_t drive = 0;
 };
 
-// "host:port" or "[address]:port".
+// "host:port" or "[address]:port", or that of a Redis store.
 Status CheckAddress(std::string_view address) {
+  if (IsRedisAddress(address)) {
+    TRY(ParseRedisAddress(address));
+    return {};
+  }
   const size_t colon = address.rfind(':');
   const std::string_view host = address.substr(0, colon);
   const std::string_view port =
@@ -44,10 +49,27 @@ Status CheckAddress(std::string_view address) {
       !host.empty() && (bracketed || host.find_first_of(":[]/ ") == std::string_view::npos);
   if (!host_is_good || parsed.ec != std::errc() || parsed.ptr != port.data() + port.size() ||
       number == 0 || number > 65535) {
-    return Fail(EINVAL, "'{}' is not an address: write host:port, or [address]:port for IPv6",
+    return Fail(EINVAL,
+                "'{}' is not an address: write host:port, or [address]:port for IPv6, or "
+                "redis://host:port/database",
                 address);
   }
   return {};
+}
+
+// What is reached at an address, which is good, however it is written.
+std::string PlaceOf(const std::string& address) {
+  if (!IsRedisAddress(address)) return address;
+  const RedisAddress place = ParseRedisAddress(address).value_or(RedisAddress());
+  return fmt::format("redis {} {} {}", place.host.host, place.host.port, place.database);
+}
+
+// What all addresses of a drive must have in common.
+std::string KindOf(const std::string& address) {
+  if (!IsRedisAddress(address)) return "a Kinetic device";
+  const RedisAddress place = ParseRedisAddress(address).value_or(RedisAddress());
+  return fmt::format("database {} of a Redis store {} TLS", place.database,
+                     place.tls ? "with" : "without");
 }
 
 // An existing cluster may be used while some of its drives are lost, and not listed any more. A
@@ -125,11 +147,17 @@ std::optional<Mistake> FindMistakeInDrives(const ClusterConfig& config) {
       if (const Status status = CheckAddress(address); !status.ok()) {
         return mistake(key, fmt::format("drive {}: {}", drive.id, status.message()));
       }
-      const auto [other, is_new] = addresses.emplace(address, drive.id);
+      const auto [other, is_new] = addresses.emplace(PlaceOf(address), drive.id);
       if (!is_new) {
         return mistake(key, fmt::format("drive {} has the address {} of drive {}", drive.id,
                                         address, other->second));
       }
+    }
+    for (const std::string& address : drive.addresses) {
+      if (KindOf(address) == KindOf(drive.addresses.front())) continue;
+      return mistake(key, fmt::format("drive {} is said to be {} and {}: all its addresses must be "
+                                      "of one kind",
+                                      drive.id, KindOf(drive.addresses.front()), KindOf(address)));
     }
     if (drive.weight == 0 || drive.weight > kMaxWeight) {
       return mistake("weight",
@@ -161,9 +189,14 @@ int DefaultReplicas(int parity_shards, size_t drives) {
 // A machine often runs several gateways besides its mounts, and none knows of the others.
 uint64_t UsualMemory() { return std::max(MachineMemory() / 8, kLeastMemoryBytes); }
 
-// Reads identity and key where they are given; both have the Kinetic factory default.
+// Reads what is given; identity and key have the Kinetic factory default.
 DriveCredentials ReadCredentials(ConfigTable& table, const DriveCredentials& fallback) {
   DriveCredentials credentials;
+  credentials.user = table.Text("user", fallback.user);
+  credentials.password = table.Text("password", fallback.password);
+  if (credentials.password.empty() && table.Has("user")) {
+    table.Refuse("user", "a user needs a password");
+  }
   credentials.identity = table.Integer("identity", fallback.identity, 0, INT64_MAX);
   credentials.key = table.Text("key", fallback.key);
   if (credentials.key.empty()) table.Refuse("key", "the key is empty");
@@ -190,6 +223,13 @@ Status LoadCredentials(const std::string& path, ClusterConfig& config) {
     if (!seen.emplace(id, true).second) {
       table.Refuse("id", fmt::format("drive {} is listed twice", id));
     }
+    for (const char* key : {"user", "password"}) {
+      if (!drive->IsRedis() && table.Has(key)) {
+        table.Refuse(key, fmt::format("drive {} is a Kinetic device, which has an identity and a "
+                                      "key; a Redis store has user and password",
+                                      id));
+      }
+    }
     drive->credentials = ReadCredentials(table, fallback);
   }
   return file.Finish();
@@ -215,11 +255,20 @@ Status CheckAuthorities(const std::string& text) {
   return {};
 }
 
-// `fallback` is what the whole cluster has. Paths are taken from where the configuration is.
+// `fallback` is what the whole cluster has, `said` what the address of a Redis store says. Paths
+// are taken from where the configuration is.
 std::optional<DriveTls> ReadTls(ConfigTable& table, const std::optional<DriveTls>& fallback,
-                                const std::string& config_file) {
-  const bool on = table.Flag("tls", fallback.has_value());
-  if (!on && table.Has("ca")) table.Refuse("ca", "ca is for tls = true");
+                                const std::string& config_file,
+                                std::optional<bool> said = std::nullopt) {
+  const bool on = said.value_or(table.Flag("tls", fallback.has_value()));
+  if (said && table.Has("tls") && table.Flag("tls", *said) != *said) {
+    table.Refuse("tls",
+                 "the address of a Redis store says it: redis:// is without TLS, rediss:// "
+                 "with it");
+  }
+  if (!on && table.Has("ca")) {
+    table.Refuse("ca", said ? "ca is for rediss://" : "ca is for tls = true");
+  }
   DriveTls tls = fallback.value_or(DriveTls());
   if (table.Has("ca")) {
     tls.ca_file = (std::filesystem::path(config_file).parent_path() / table.Text("ca")).string();
@@ -248,7 +297,12 @@ DriveConfig ReadDrive(ConfigTable& table, const std::optional<DriveTls>& cluster
   }
   drive.domain = table.Text("domain", "");
   drive.weight = static_cast<uint32_t>(table.Integer("weight", drive.weight, 1, kMaxWeight));
-  drive.tls = ReadTls(table, cluster_tls, config_file);
+  std::optional<bool> said;
+  if (!drive.addresses.empty() && drive.IsRedis()) {
+    const auto address = ParseRedisAddress(drive.addresses.front());
+    said = address.has_value() && address->tls;
+  }
+  drive.tls = ReadTls(table, cluster_tls, config_file, said);
   return drive;
 }
 
@@ -371,6 +425,10 @@ Status CheckConfig(const ClusterConfig& config, bool for_format) {
 Status ClusterConfig::Check() const { return CheckConfig(*this, /*for_format=*/false); }
 
 Status ClusterConfig::CheckForFormat() const { return CheckConfig(*this, /*for_format=*/true); }
+
+bool DriveConfig::IsRedis() const {
+  return !addresses.empty() && IsRedisAddress(addresses.front());
+}
 
 bool DriveConfig::SameWay(const DriveConfig& other) const {
   return addresses == other.addresses && tls == other.tls && credentials == other.credentials;

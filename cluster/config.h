@@ -19,6 +19,9 @@ namespace pinstripe {
 struct DriveCredentials {
   int64_t identity = 1;
   std::string key = "asdfasdf";  // the Kinetic factory default
+  // For a Redis-protocol store; empty: its default user, and no password.
+  std::string user{};
+  std::string password{};
   friend bool operator==(const DriveCredentials&, const DriveCredentials&) = default;
 };
 
@@ -40,11 +43,14 @@ struct DriveTls {
 
 struct DriveConfig {
   DriveId id = 0;
-  std::vector<std::string> addresses;  // "host:port", tried in turn
+  // Tried in turn: "host:port" of a Kinetic device, or all as ParseRedisAddress() reads them.
+  std::vector<std::string> addresses;
   std::string domain;
   uint32_t weight = 100;
   std::optional<DriveTls> tls;  // none: without TLS
   DriveCredentials credentials;
+
+  bool IsRedis() const;  // a Redis-protocol store
 
   // Whether the other is reached in the same manner: address, TLS, credentials.
   bool SameWay(const DriveConfig& other) const;

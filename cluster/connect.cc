@@ -6,6 +6,7 @@
 #include "kinetic/io.h"
 #include "kinetic/kinetic_drive.h"
 #include "kinetic/tls.h"
+#include "redis/redis_drive.h"
 
 namespace pinstripe {
 
@@ -28,27 +29,63 @@ Result<KineticDrive::Options> WayTo(const DriveConfig& config) {
   return options;
 }
 
+Result<RedisDrive::Options> WayToRedis(const DriveConfig& config) {
+  const KineticDrive::Options common = TRY(WayTo(config));
+  RedisDrive::Options options;
+  options.name = common.name;
+  options.addresses = common.addresses;
+  options.user = config.credentials.user;
+  options.password = config.credentials.password;
+  options.tls = common.tls;
+  return options;
+}
+
+Failed IsARedisStore(DriveId id) {
+  return Fail(ENOTSUP, "drive {} is a Redis store, which does not tell", id);
+}
+
 // Takes only drives that the factory below has made.
 Status Redirect(Drive& drive, const DriveConfig& config) {
-  static_cast<KineticDrive&>(drive).Redirect(TRY(WayTo(config)));
+  if (config.IsRedis() != (dynamic_cast<RedisDrive*>(&drive) != nullptr)) {
+    return Fail(EINVAL,
+                "drive {} was a Kinetic device and is a Redis store now, or the other way round: "
+                "start again to go by it",
+                config.id);
+  }
+  if (config.IsRedis()) {
+    static_cast<RedisDrive&>(drive).Redirect(TRY(WayToRedis(config)));
+  } else {
+    static_cast<KineticDrive&>(drive).Redirect(TRY(WayTo(config)));
+  }
   return {};
+}
+
+template <typename AnyDrive, typename Options>
+std::unique_ptr<Drive> NewDrive(KineticIo& io, Options options, std::string identity_key,
+                                IdentityCheck check, Duration connect_timeout) {
+  options.identity_key = std::move(identity_key);
+  options.check_identity = std::move(check);
+  options.connect_timeout = connect_timeout;
+  return std::make_unique<AnyDrive>(io, std::move(options));
 }
 
 }  // namespace
 
-DriveFactory KineticDriveFactory(KineticIo& io, Duration connect_timeout) {
+DriveFactory RealDriveFactory(KineticIo& io, Duration connect_timeout) {
   return [&io, connect_timeout](const DriveConfig& config, std::string identity_key,
                                 IdentityCheck check) -> Result<std::unique_ptr<Drive>> {
-    KineticDrive::Options options = TRY(WayTo(config));
-    options.identity_key = std::move(identity_key);
-    options.check_identity = std::move(check);
-    options.connect_timeout = connect_timeout;
-    return std::make_unique<KineticDrive>(io, std::move(options));
+    if (config.IsRedis()) {
+      return NewDrive<RedisDrive>(io, TRY(WayToRedis(config)), std::move(identity_key),
+                                  std::move(check), connect_timeout);
+    }
+    return NewDrive<KineticDrive>(io, TRY(WayTo(config)), std::move(identity_key), std::move(check),
+                                  connect_timeout);
   };
 }
 
 Result<std::unique_ptr<KineticDrive>> ConnectDrive(KineticIo& io, const DriveConfig& config,
                                                    Duration connect_timeout) {
+  if (config.IsRedis()) return IsARedisStore(config.id);
   KineticDrive::Options options = TRY(WayTo(config));
   options.connect_timeout = connect_timeout;
   return std::make_unique<KineticDrive>(io, std::move(options));
@@ -59,13 +96,16 @@ ConnectedCluster::ConnectedCluster(std::unique_ptr<KineticIo> io, std::unique_pt
 
 ConnectedCluster::~ConnectedCluster() = default;
 
-// All drives are those that the factory above has made.
-KineticDrive* ConnectedCluster::FindKinetic(DriveId id) {
-  return static_cast<KineticDrive*>(cluster_->FindDrive(id));
+Result<KineticDrive*> ConnectedCluster::FindKinetic(DriveId id) {
+  Drive* const drive = cluster_->FindDrive(id);
+  if (drive == nullptr) return Fail(ENODEV, "the configuration lacks it");
+  auto* const kinetic = dynamic_cast<KineticDrive*>(drive);
+  if (kinetic == nullptr) return IsARedisStore(id);
+  return kinetic;
 }
 
 DriveFactory ConnectedCluster::drive_factory() {
-  return KineticDriveFactory(*io_, cluster_->config().drive_timeout);
+  return RealDriveFactory(*io_, cluster_->config().drive_timeout);
 }
 
 Result<std::unique_ptr<ConnectedCluster>> Connect(Runtime& runtime,
@@ -73,7 +113,7 @@ Result<std::unique_ptr<ConnectedCluster>> Connect(Runtime& runtime,
   const ClusterConfig config = TRY(ClusterConfig::Load(config_file));
   auto io = std::make_unique<KineticIo>(runtime);
   std::unique_ptr<Cluster> cluster = TRY(Cluster::Open(
-      runtime, config, KineticDriveFactory(*io, config.drive_timeout),
+      runtime, config, RealDriveFactory(*io, config.drive_timeout),
       [config_file] { return ClusterConfig::Load(config_file); }, Redirect));
   return std::make_unique<ConnectedCluster>(std::move(io), std::move(cluster));
 }

@@ -18,12 +18,12 @@ namespace pinstripe {
 class KineticDrive;
 class KineticIo;
 
-// The DriveFactory of real programs: KineticDrives that do their I/O on `io`, which outlives them.
-// To be passed to Cluster::Format.
-DriveFactory KineticDriveFactory(KineticIo& io, Duration connect_timeout);
+// The DriveFactory of real programs: KineticDrives and RedisDrives that do their I/O on `io`, which
+// outlives them. To be passed to Cluster::Format.
+DriveFactory RealDriveFactory(KineticIo& io, Duration connect_timeout);
 
 // A way to a drive as the configuration says it, whichever drive is there: for those who ask what
-// only a Kinetic device can tell.
+// only a Kinetic device can tell. ENOTSUP: it is a Redis store.
 Result<std::unique_ptr<KineticDrive>> ConnectDrive(KineticIo& io, const DriveConfig& config,
                                                    Duration connect_timeout);
 
@@ -35,9 +35,9 @@ class ConnectedCluster {
 
   Cluster& cluster() { return *cluster_; }
 
-  // One of its drives, to be asked what only a Kinetic device can tell. Null: it knows no way to
-  // it. Lives as long as the cluster.
-  KineticDrive* FindKinetic(DriveId id);
+  // One of its drives, to be asked what only a Kinetic device can tell. ENODEV: it knows no way to
+  // it; ENOTSUP: it is a Redis store. Lives as long as the cluster.
+  Result<KineticDrive*> FindKinetic(DriveId id);
 
   // Makes further drives, which are gone before this is.
   DriveFactory drive_factory();

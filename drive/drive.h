@@ -2,8 +2,9 @@
 // everything above it know drives only through this interface, and everything is tested by putting
 // another implementation behind it.
 //
-// Implementations: KineticDrive (a device behind a socket), MemoryDrive and LocalDrive (the
-// daemon's own engine in this process), FaultyDrive (misbehaves on command; tests/support).
+// Implementations: KineticDrive (a device behind a socket), RedisDrive (a store of the Redis
+// protocol), MemoryDrive and LocalDrive (the daemon's own engine in this process), FaultyDrive
+// (misbehaves on command; tests/support).
 //
 // Keys are 1..4096 arbitrary bytes, ordered as unsigned bytes, a prefix first. A record has a value
 // of at most 1 MiB, a version of at most 2048 bytes and a tag of at most 128. An entry that does

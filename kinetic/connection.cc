@@ -1,7 +1,5 @@
 #include "kinetic/connection.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -33,21 +31,6 @@ constexpr Duration kLongestAllowance = std::chrono::minutes(10);
 constexpr Duration kBeforeRaisingAgain = std::chrono::seconds(1);
 constexpr uint32_t kEvents = EPOLLIN | EPOLLRDHUP;
 
-// A peer that vanishes without a word is noticed within some ten seconds, busy or idle.
-void SetSocketOptions(int socket) {
-  const auto set = [socket](int level, int name, int value) {
-    // Without one of them the connection is slower, or notices less; it is still right.
-    setsockopt(socket, level, name, &value, sizeof value);
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 10000);
-  // Buffer sizes are left to the kernel: it lets them grow further than it lets us ask for.
-}
-
 uint32_t Limit(bool given, uint32_t limit, uint32_t ours) {
   return given && limit > 0 ? std::min(limit, ours) : ours;
 }
@@ -70,15 +53,7 @@ struct KineticConnection::Unconfirmed {
 Result<std::shared_ptr<KineticConnection>> KineticConnection::Start(
     IoLoop& loop, const std::string& host, const SocketAddress& address,
     std::shared_ptr<const Options> options, Owner& owner) {
-  FileDescriptor socket(
-      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (socket.get() < 0) return Fail(EHOSTUNREACH, "no socket: {}", ErrnoText(errno));
-  SetSocketOptions(socket.get());
-  const int connected =
-      connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length);
-  if (connected != 0 && errno != EINPROGRESS) {
-    return Fail(EHOSTUNREACH, "cannot connect: {}", ErrnoText(errno));
-  }
+  FileDescriptor socket = TRY(StartConnecting(address));
   const int fd = socket.get();
   std::unique_ptr<TlsStream> tls;
   if (options->tls != nullptr) tls = TRY(options->tls->Connect(fd, host));
@@ -310,10 +285,9 @@ void KineticConnection::OnReady(uint32_t epoll_events) {
 }
 
 void KineticConnection::FinishConnecting() {
-  int error = 0;
-  socklen_t length = sizeof error;
-  if (getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
-  if (error != 0) return Lose(Fail(EHOSTUNREACH, "{}", ErrnoText(error)));
+  if (const Status connected = HowConnectingEnded(socket_.get()); !connected.ok()) {
+    return Lose(connected);
+  }
   if (tls_ != nullptr) {
     phase_ = Phase::kShakingHands;
     return ShakeHands();

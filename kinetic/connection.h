@@ -53,6 +53,8 @@ class KineticConnection final : public IoLoop::Handler,
                                 public SendTogether::Sender,
                                 public std::enable_shared_from_this<KineticConnection> {
  public:
+  using OperationPtr = KineticOperationPtr;
+
   // The user of the connection, who is told on the loop's thread, and not any more after Close().
   class Owner {
    public:

@@ -1,4 +1,4 @@
-// KineticIo: the I/O that all KineticDrives of a process share: a few threads that wait for
+// KineticIo: the I/O that all drives behind sockets share in a process: a few threads that wait for
 // sockets, and one, started when it is first needed, that asks the resolver for names.
 //
 // Made by whoever composes the program, after the Runtime and before the drives; outlives them.
@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/mutex.h"
 #include "base/runtime.h"
 #include "base/status.h"
@@ -37,6 +38,11 @@ struct SocketAddress {
   sockaddr_storage storage;
   socklen_t length;
 };
+
+// A socket that is being connected, and tells by EPOLLOUT that this has ended. It notices a peer
+// that vanishes without a word. EHOSTUNREACH.
+Result<FileDescriptor> StartConnecting(const SocketAddress& address);
+Status HowConnectingEnded(int socket);  // EHOSTUNREACH, and why
 
 class KineticIo {
  public:

@@ -59,10 +59,14 @@ Result<int> Up(Runtime& runtime, UpOptions options) {
       return Fail(EINVAL, "layout {} needs {} drives, but --drives is {}", options.layout,
                   wanted.layout.shards(), wanted.drives);
     }
-    if (options.one_process) {
-      wanted.groups = {wanted.drives};
+    if (wanted.redis > wanted.drives) {
+      return Fail(EINVAL, "--redis is {}, but --drives is {}", wanted.redis, wanted.drives);
+    }
+    const int served = wanted.drives - wanted.redis;
+    if (options.one_process && served > 0) {
+      wanted.groups = {served};
     } else if (!options.groups.empty()) {
-      wanted.groups = TRY(ParseGroups(options.groups, wanted.drives));
+      wanted.groups = TRY(ParseGroups(options.groups, served));
     }
     cluster = TRY(DevCluster::Create(runtime, options.directory, wanted, Say));
   }
@@ -81,9 +85,15 @@ void AddUp(CLI::App& dev, Action& chosen) {
   up->add_option("--drives", wanted.drives, "How many drives")
       ->check(CLI::Range(1, 200))
       ->capture_default_str();
+  up->add_option("--redis", wanted.redis,
+                 "How many of them, the last ones, are kept by a redis-server each")
+      ->check(CLI::Range(0, 200))
+      ->capture_default_str();
   up->add_option("--layout", options->layout, "Data shards + parity shards")->capture_default_str();
-  CLI::Option* groups = up->add_option("--groups", options->groups,
-                                       "Drives per process, such as 4,1,31; one each by default");
+  CLI::Option* groups =
+      up->add_option("--groups", options->groups,
+                     "Drives per process, such as 4,1,31, without those of --redis; "
+                     "one each by default");
   up->add_flag("--one-process", options->one_process, "All drives in one process")
       ->excludes(groups);
   up->add_option("--name", wanted.name, "Name of the cluster")->capture_default_str();

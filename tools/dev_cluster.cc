@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "base/allocator.h"
+#include "base/machine_memory.h"
 #include "base/read_file.h"
 #include "base/try.h"
 #include "tools/format_cluster.h"
@@ -37,6 +38,7 @@ constexpr int kStateFormat = 1;
 constexpr auto kStartTimeout = seconds(30);
 constexpr auto kStopPatience = seconds(15);
 constexpr size_t kTailLines = 15;
+constexpr std::string_view kRedisIsReady = "Ready to accept connections";
 constexpr size_t kLongestSocketPath = 107;  // sun_path without its NUL
 constexpr size_t kGatewaySocketPath = 40;   // what xrootd adds to its admin path, generously
 
@@ -180,7 +182,8 @@ DevProcess ProcessFrom(const Json& json) {
 Json ToJson(const DevDaemon& daemon) {
   Json drives = Json::array();
   for (const DevDrive& drive : daemon.drives) {
-    drives.push_back({{"id", drive.id}, {"port", drive.port}, {"path", drive.path}});
+    drives.push_back(
+        {{"id", drive.id}, {"port", drive.port}, {"path", drive.path}, {"redis", drive.is_redis}});
   }
   return {{"process", ToJson(daemon.process)}, {"drives", drives}};
 }
@@ -188,8 +191,10 @@ Json ToJson(const DevDaemon& daemon) {
 DevDaemon DaemonFrom(const Json& json) {
   DevDaemon daemon{.process = ProcessFrom(json.at("process"))};
   for (const Json& drive : json.at("drives")) {
-    daemon.drives.push_back(
-        {.id = drive.at("id"), .port = drive.at("port"), .path = drive.at("path")});
+    daemon.drives.push_back({.id = drive.at("id"),
+                             .port = drive.at("port"),
+                             .path = drive.at("path"),
+                             .is_redis = drive.value("redis", false)});
   }
   return daemon;
 }
@@ -289,12 +294,14 @@ class DevCluster::State {
   }
 
   Status StartDaemon(DevDaemon& daemon) {
-    return Launch(daemon.process, std::nullopt, false, "/",
-                  [&](const std::string& logged) -> Result<bool> {
-                    return HasLine(logged, "ready") &&
-                           std::all_of(daemon.drives.begin(), daemon.drives.end(),
-                                       [](const DevDrive& d) { return PortAnswers(d.port); });
-                  });
+    return Launch(
+        daemon.process, std::nullopt, false, "/", [&](const std::string& logged) -> Result<bool> {
+          const bool is_ready = daemon.drives.front().is_redis
+                                    ? logged.find(kRedisIsReady) != logged.npos
+                                    : HasLine(logged, "ready");
+          return is_ready && std::all_of(daemon.drives.begin(), daemon.drives.end(),
+                                         [](const DevDrive& d) { return PortAnswers(d.port); });
+        });
   }
 
   Status StartGateway() {
@@ -417,7 +424,7 @@ class DevCluster::State {
   Status MakeDaemons(const DevOptions& options) {
     const std::string program = TRY(FindProgram("pinstriped", "daemon"));
     std::vector<int> groups = options.groups;
-    if (groups.empty()) groups.assign(options.drives, 1);
+    if (groups.empty()) groups.assign(options.drives - options.redis, 1);
     const std::vector<uint16_t> ports = TRY(PickFreePorts(runtime, options.drives));
     // They share one disk, so each may keep its part of what is free.
     std::error_code error;
@@ -440,6 +447,28 @@ class DevCluster::State {
                         .log = base + ".log"};
       daemons.push_back(std::move(daemon));
     }
+    // They keep all of it in memory.
+    const uint64_t memory = std::min(capacity, MachineMemory() / 2 / std::max(1, options.redis));
+    while (id < options.drives) {
+      ++id;
+      TRY(MakeStore({.id = id,
+                     .port = ports[id - 1],
+                     .path = In(fmt::format("drives/{}", id)),
+                     .is_redis = true},
+                    memory));
+    }
+    return {};
+  }
+
+  Status MakeStore(const DevDrive& drive, uint64_t capacity) {
+    const std::string program = TRY(FindProgram("redis-server", ""));
+    const std::string base = In(fmt::format("redis-{}", drive.id));
+    TRY(MakeDirectory(drive.path, nullptr));
+    TRY(WriteFile(base + ".conf", RedisConfigText(drive, capacity), 0644));
+    daemons.push_back({.process = {.name = DrivesName({drive}),
+                                   .command = {program, base + ".conf"},
+                                   .log = base + ".log"},
+                       .drives = {drive}});
     return {};
   }
 

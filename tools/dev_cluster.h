@@ -6,6 +6,7 @@
 //   DIR/cluster.toml, credentials.toml    the configuration, as on a real site
 //   DIR/drives/N/                         the records of drive N
 //   DIR/pinstriped-N.toml, .log           the daemon that serves drive N (and perhaps others)
+//   DIR/redis-N.conf, .log                the redis-server that serves drive N
 //   DIR/gateway/xrootd.cfg, log           the gateway; owned by the user it runs as
 //   DIR/mount.log
 //
@@ -33,8 +34,9 @@ namespace pinstripe {
 struct DevOptions {
   std::string name = "dev";
   int drives = 8;
+  int redis = 0;  // of them, the last ones: served by a redis-server each
   Geometry layout{4, 2};
-  std::vector<int> groups;  // how many drives each process serves, in order; empty: one each
+  std::vector<int> groups;  // how many of the others each process serves; empty: one each
   std::string close = "commit";
   bool gateway = true;
   uint16_t gateway_port = 0;  // 0: a free one

@@ -41,7 +41,8 @@ std::string ClusterConfigText(const DevClusterText& cluster) {
   for (const DevDrive& drive : cluster.drives) {
     text.NewTable("drive");
     text.Set("id", drive.id);
-    text.Set("address", fmt::format("127.0.0.1:{}", drive.port));
+    const std::string_view scheme = drive.is_redis ? "redis://" : "";
+    text.Set("address", fmt::format("{}127.0.0.1:{}", scheme, drive.port));
   }
   return text.Take();
 }
@@ -67,6 +68,22 @@ std::string DaemonConfigText(const std::vector<DevDrive>& drives, uint64_t capac
     text.Set("capacity", capacity_bytes);
   }
   return text.Take();
+}
+
+// With its command line as it was started: by that it is known (tools/process.h).
+std::string RedisConfigText(const DevDrive& drive, uint64_t capacity_bytes) {
+  return fmt::format(
+      "# {}\n"
+      "bind 127.0.0.1\n"
+      "port {}\n"
+      "dir {}\n"
+      "appendonly yes\n"
+      "appendfsync always\n"
+      "save \"\"\n"
+      "maxmemory {}\n"
+      "maxmemory-policy noeviction\n"
+      "set-proc-title no\n",
+      kWrittenBy, drive.port, drive.path, capacity_bytes);
 }
 
 std::string GatewayConfigText(const GatewayText& gateway) {

@@ -14,7 +14,8 @@ namespace pinstripe {
 struct DevDrive {
   int id = 0;
   uint16_t port = 0;
-  std::string path;  // where it keeps its records
+  std::string path;       // where it keeps its records
+  bool is_redis = false;  // served by a redis-server
 };
 
 struct DevClusterText {
@@ -29,6 +30,7 @@ std::string ClusterConfigText(const DevClusterText& cluster);  // cluster.toml
 std::string CredentialsText();                                 // credentials.toml
 // `capacity_bytes`: what each drive may keep.
 std::string DaemonConfigText(const std::vector<DevDrive>& drives, uint64_t capacity_bytes);
+std::string RedisConfigText(const DevDrive& drive, uint64_t capacity_bytes);  // for redis-server
 
 struct GatewayText {
   std::string plugin;  // path to the library

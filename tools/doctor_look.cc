@@ -29,6 +29,7 @@
 #include "cluster/connecting.h"
 #include "kinetic/io.h"
 #include "kinetic/tls.h"
+#include "redis/address.h"
 #include "tools/config_text.h"
 #include "tools/package_sample.h"
 #include "tools/run_program.h"
@@ -52,7 +53,7 @@ struct Addresses {
 
 Addresses Resolve(const std::string& address) {
   Addresses found;
-  const Result<HostAndPort> host = ParseDriveAddress(address);
+  const Result<HostAndPort> host = ParseAnyDriveAddress(address);
   if (!host) {
     found.status = host.error();
     return found;
@@ -95,7 +96,7 @@ void LookAtConnection(Runtime& runtime, const DriveConfig& drive, const addrinfo
   if (!drive.tls) return;
   // Whoever it is: the drive's own connection has told whether the certificate is believed.
   const auto client = TlsClient::Create("");
-  const auto host = ParseDriveAddress(drive.addresses.front());
+  const auto host = ParseAnyDriveAddress(drive.addresses.front());
   if (!client || !host) return;
   const auto stream = (*client)->Connect(socket.get(), host->host);
   if (!stream) return;
@@ -386,7 +387,7 @@ Result<std::vector<DriveSight>> LookAtDrives(Runtime& runtime, const ClusterConf
   std::vector<DriveSight> sights(config.drives.size());
   std::map<DriveId, DriveSight*> by_id;
   KineticIo io(runtime);
-  DriveSet drives = TRY(MakeDrives(config, KineticDriveFactory(io, kPatience), AnyDrive));
+  DriveSet drives = TRY(MakeDrives(config, RealDriveFactory(io, kPatience), AnyDrive));
   const auto infos = TimedRound<DriveInfo>::Run(
       runtime, drives, [](Drive& drive, Time deadline, Callback<DriveInfo> done) {
         drive.Info(deadline, std::move(done));

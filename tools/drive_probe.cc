@@ -12,7 +12,7 @@ Result<std::map<DriveId, Result<DriveInfo>>> AskAllDrives(Runtime& runtime,
                                                           const ClusterConfig& config,
                                                           Duration patience) {
   KineticIo io(runtime);
-  const DriveSet drives = TRY(MakeDrives(config, KineticDriveFactory(io, patience), AnyDrive));
+  const DriveSet drives = TRY(MakeDrives(config, RealDriveFactory(io, patience), AnyDrive));
   return AskDrives<DriveInfo>::Run(
       runtime, drives,
       {.ask = [](Drive& drive, Time deadline,

@@ -35,7 +35,7 @@ Result<FormatAnswer> FormatCluster(Runtime& runtime, const std::string& config_f
   {
     KineticIo io(runtime);
     TRY(Cluster::Format(
-        runtime, config, KineticDriveFactory(io, config.drive_timeout),
+        runtime, config, RealDriveFactory(io, config.drive_timeout),
         {.force = request.force,
          .features = {NewFeature(kContentsBesideFeature), NewFeature(kGrownDirectoriesFeature)}}));
   }

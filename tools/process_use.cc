@@ -15,6 +15,7 @@
 #include <string>
 
 #include "kinetic/io.h"
+#include "redis/address.h"
 
 namespace pinstripe {
 namespace {
@@ -117,7 +118,7 @@ std::optional<pid_t> ListenerOn(uint16_t port) {
 }
 
 std::optional<pid_t> DaemonAt(std::string_view address) {
-  const Result<HostAndPort> at = ParseDriveAddress(address);
+  const Result<HostAndPort> at = ParseAnyDriveAddress(address);
   if (!at || !(at->host == "localhost" || at->host == "::1" || at->host.starts_with("127."))) {
     return std::nullopt;
   }

@@ -32,7 +32,9 @@ Result<std::string> FindIn(const std::vector<std::string>& places, const std::st
     std::error_code ignored;
     if (std::filesystem::is_regular_file(candidate, ignored) &&
         access(candidate.c_str(), X_OK) == 0) {
-      return std::filesystem::weakly_canonical(candidate, ignored).string();
+      // Without links on the way to it. It may be one itself: a program may go by its name.
+      const auto folder = std::filesystem::weakly_canonical(place, ignored);
+      return (folder / file).string();
     }
   }
   return Fail(ENOENT, "cannot find {}; looked in {}", file, fmt::join(places, ", "));

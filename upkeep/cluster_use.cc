@@ -157,10 +157,7 @@ ClusterUse UseOf(ConnectedCluster& connected, const Survey& survey, Duration pat
   std::vector<Asked> asked;
   for (const DriveReport& drive : survey.drives) {
     all.drives.push_back(Unanswered(drive.id, drive.address));
-    KineticDrive* found = connected.FindKinetic(drive.id);
-    asked.push_back(found != nullptr
-                        ? Asked(found)
-                        : tl::unexpected(Status(ENODEV, "the configuration lacks it")));
+    asked.push_back(connected.FindKinetic(drive.id));
   }
   AskAll(connected.cluster().runtime(), asked, patience, all);
   return all;

@@ -51,7 +51,7 @@ Result<DriveInfo> Judge(const ClusterConfig& config, DriveId id, Told told) {
 // Asks every drive by itself: what is left when the cluster cannot be opened.
 std::vector<DriveReport> AskEachDrive(Runtime& runtime, const ClusterConfig& config) {
   KineticIo io(runtime);
-  const DriveFactory connect = KineticDriveFactory(io, config.drive_timeout);
+  const DriveFactory connect = RealDriveFactory(io, config.drive_timeout);
   const Time deadline = runtime.Now() + config.drive_timeout;
   const Status no_answer = Fail(ETIMEDOUT, "no answer");
   const Told nothing{tl::unexpected(no_answer), tl::unexpected(no_answer), {}};

@@ -222,7 +222,7 @@ TEST_F(ClusterConfigTest, EveryMistakeIsNamedByFileLineAndReason) {
             "cluster.toml:26: drive 7 has the address h:8002 of drive 2");
   EXPECT_EQ(Refusal(kSmall + Drives(6) + "[[drive]]\nid = 7\naddress = 'host'\n"),
             "cluster.toml:26: drive 7: 'host' is not an address: write host:port, or "
-            "[address]:port for IPv6");
+            "[address]:port for IPv6, or redis://host:port/database");
   EXPECT_EQ(Refusal(kSmall + Drives(6) + "[[drive]]\nid = 7\n"),
             "cluster.toml:24: 'address' in [drive] is required");
   EXPECT_EQ(Refusal(kSmall), "cluster.toml:1: no [[drive]] is listed");
@@ -265,11 +265,57 @@ TEST_F(ClusterConfigTest, CredentialsAreCheckedLikeTheRest) {
   EXPECT_EQ(Refusal(kSmall + Drives(6)), "credentials.toml:2: there is no drive 9 in cluster.toml");
   WriteCredentials("[default]\nkey = ''\n");
   EXPECT_EQ(Refusal(kSmall + Drives(6)), "credentials.toml:2: the key is empty");
-  WriteCredentials("[default]\npassword = 'x'\n");
+  WriteCredentials("[default]\npassphrase = 'x'\n");
   EXPECT_EQ(Refusal(kSmall + Drives(6)),
-            "credentials.toml:2: 'password' in [default] is not an option known here");
+            "credentials.toml:2: 'passphrase' in [default] is not an option known here");
   std::filesystem::remove(folder_ / "credentials.toml");
   EXPECT_EQ(Load(kSmall + Drives(6)).error().code(), ENOENT);
+}
+
+// --- Drives that are Redis stores
+
+TEST_F(ClusterConfigTest, ARedisStoreIsNamedByItsAddressWhichSaysWhetherItHasTls) {
+  MakeCertificate(folder_ / "ca.pem", folder_ / "ca.key");
+  WriteCredentials(
+      "[default]\npassword = 'common'\n[[drive]]\nid = 8\nuser = 'u'\npassword = 'p'\n");
+  const Result<ClusterConfig> config =
+      Load(kSmall + Drives(6) + "[[drive]]\nid = 7\naddress = 'redis://h:6379/0'\n" +
+           "[[drive]]\nid = 8\naddresses = ['rediss://h:6380/1', 'rediss://i:6380/1']\n" +
+           "ca = 'ca.pem'\n");
+  ASSERT_OK(config);
+  EXPECT_FALSE(config->drives[0].IsRedis());
+  EXPECT_TRUE(config->drives[6].IsRedis());
+  EXPECT_FALSE(config->drives[6].tls.has_value());
+  EXPECT_EQ(config->drives[6].credentials.user, "");
+  EXPECT_EQ(config->drives[6].credentials.password, "common");
+  EXPECT_EQ(config->drives[7].tls->ca_file, (folder_ / "ca.pem").string());
+  EXPECT_EQ(config->drives[7].credentials.user, "u");
+  EXPECT_EQ(config->drives[7].credentials.password, "p");
+}
+
+TEST_F(ClusterConfigTest, MistakesOfRedisStoresAreNamed) {
+  const auto refusal = [&](const std::string& drive) {
+    return Refusal(kSmall + Drives(6) + "[[drive]]\nid = 7\n" + drive);
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(refusal("address = 'redis://h:x'\n"), HasSubstr("the port is not a number"));
+  EXPECT_THAT(refusal("address = 'redis://u:p@h'\n"), HasSubstr("credentials.toml has them"));
+  // The password would go out without TLS, or to another database.
+  EXPECT_THAT(refusal("addresses = ['redis://h:1', 'rediss://h:2']\n"),
+              HasSubstr("all its addresses must be of one kind"));
+  EXPECT_THAT(refusal("addresses = ['redis://h:1/0', 'redis://i:1/5']\n"),
+              HasSubstr("database 0 of a Redis store without TLS and database 5"));
+  EXPECT_THAT(refusal("addresses = ['h:1', 'redis://i:1/5']\n"), HasSubstr("a Kinetic device and"));
+  // One store, however it is written.
+  EXPECT_THAT(refusal("address = 'redis://h'\n[[drive]]\nid = 8\naddress = 'redis://h:6379/0'\n"),
+              HasSubstr("drive 8 has the address redis://h:6379/0 of drive 7"));
+  EXPECT_THAT(refusal("address = 'redis://h'\nca = 'ca.pem'\n"), HasSubstr("ca is for rediss://"));
+  EXPECT_THAT(refusal("address = 'redis://h'\ntls = true\n"),
+              HasSubstr("redis:// is without TLS, rediss:// with it"));
+  WriteCredentials("[[drive]]\nid = 7\nuser = 'u'\n");
+  EXPECT_THAT(refusal("address = 'redis://h'\n"), HasSubstr("a user needs a password"));
+  WriteCredentials("[[drive]]\nid = 1\npassword = 'p'\n");
+  EXPECT_THAT(refusal("address = 'redis://h'\n"), HasSubstr("drive 1 is a Kinetic device"));
 }
 
 TEST_F(ClusterConfigTest, AMissingFileIsNamed) {

@@ -86,8 +86,7 @@ class LiveClusterTest : public testing::Test {
     const auto config = ClusterConfig::Load(directory_ / "cluster.toml");
     ASSERT_OK(config);
     KineticIo io(runtime_);
-    ASSERT_OK(
-        Cluster::Format(runtime_, *config, KineticDriveFactory(io, config->drive_timeout), {}));
+    ASSERT_OK(Cluster::Format(runtime_, *config, RealDriveFactory(io, config->drive_timeout), {}));
     const auto connected = Connect(runtime_, directory_ / "cluster.toml");
     ASSERT_OK(connected);
     ASSERT_OK(FileSystem::Format((*connected)->cluster(), {}, 0755));

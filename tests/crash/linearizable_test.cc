@@ -65,7 +65,7 @@ void Pause(milliseconds time) { std::this_thread::sleep_for(time); }
   KineticIo io(runtime);
   std::ofstream out(notes, std::ios::app);
   std::mt19937_64 random(static_cast<uint64_t>(number));
-  auto cluster = Cluster::Open(runtime, config, KineticDriveFactory(io, milliseconds(500)));
+  auto cluster = Cluster::Open(runtime, config, RealDriveFactory(io, milliseconds(500)));
   if (!cluster.has_value()) _exit(0);  // too few drives just now
   std::map<std::string, RegisterValue> seen;
   for (int step = 0;; ++step) {
@@ -166,7 +166,7 @@ class LinearizableTest : public testing::Test {
       RealRuntime runtime;
       KineticIo io(runtime);
       const Status status = Cluster::Format(
-          runtime, config_, KineticDriveFactory(io, milliseconds(5000)), {.force = true});
+          runtime, config_, RealDriveFactory(io, milliseconds(5000)), {.force = true});
       if (!status.ok()) std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
       std::fflush(stderr);
       _exit(status.ok() ? 0 : 1);

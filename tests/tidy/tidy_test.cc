@@ -27,6 +27,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"erasure", {"base"}},
     {"drive", {"base"}},
     {"kinetic", {"base", "drive"}},
+    {"redis", {"base", "drive", "kinetic"}},
     {"store", {"base", "drive", "kinetic"}},
     {"daemon", {"base", "drive", "kinetic", "metrics", "store"}},
 
@@ -38,8 +39,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
      {"base", "drive", "kinetic", "erasure", "cluster/map", "cluster/fullness.h",
       "cluster/gather.h"}},
     {"cluster",
-     {"base", "drive", "kinetic", "erasure", "cluster/map", "cluster/registers", "cluster/stripes",
-      "cluster/membership"}},
+     {"base", "drive", "kinetic", "redis", "erasure", "cluster/map", "cluster/registers",
+      "cluster/stripes", "cluster/membership"}},
     {"cluster/membership",
      {"base", "drive", "cluster/map", "cluster/registers", "cluster/stripes", "cluster/cluster.h",
       "cluster/gather.h", "cluster/map_group.h"}},
@@ -63,8 +64,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
      {"base", "metrics", "cluster", "fs", "fs/names", "fs/files", "upkeep/host_care.h",
       "upkeep/host_metrics.h", "upkeep/slow_operations.h"}},
     {"tools",
-     {"base", "drive", "kinetic", "cluster", "cluster/map", "cluster/membership", "cluster/stripes",
-      "fs", "upkeep"}},
+     {"base", "drive", "kinetic", "redis", "cluster", "cluster/map", "cluster/membership",
+      "cluster/stripes", "fs", "upkeep"}},
     {"console", {"base", "metrics", "cluster", "cluster/map", "fs", "upkeep", "kinetic/tls.h"}},
 };
 
@@ -77,6 +78,7 @@ const std::vector<Header> kOutside = {
     {"isa-l/", {"base", "erasure"}},
     {"spdlog/", {"base"}},
     {"toml++/", {"base"}},
+    {"hiredis/", {"redis"}},
     {"rocksdb/", {"store"}},
     {"leveldb/", {"store"}},
     {"prometheus/", {"metrics"}},

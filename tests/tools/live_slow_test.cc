@@ -85,8 +85,7 @@ class LiveSlow : public testing::Test {
     EXPECT_OK(config);
     config_ = *config;
     KineticIo io(runtime_);
-    EXPECT_OK(
-        Cluster::Format(runtime_, config_, KineticDriveFactory(io, config_.drive_timeout), {}));
+    EXPECT_OK(Cluster::Format(runtime_, config_, RealDriveFactory(io, config_.drive_timeout), {}));
   }
   ~LiveSlow() override {
     std::filesystem::remove_all(directory_);

@@ -122,8 +122,7 @@ class LiveSurvey : public testing::Test {
     const Result<ClusterConfig> config = ClusterConfig::Load(ConfigFile());
     ASSERT_TRUE(config) << config.error().message();
     KineticIo io(runtime_);
-    EXPECT_OK(
-        Cluster::Format(runtime_, *config, KineticDriveFactory(io, config->drive_timeout), {}));
+    EXPECT_OK(Cluster::Format(runtime_, *config, RealDriveFactory(io, config->drive_timeout), {}));
   }
 
   Survey Take() {
