@@ -1,5 +1,6 @@
 #include "cluster/config.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 

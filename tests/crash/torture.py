@@ -24,6 +24,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -33,6 +34,7 @@ from crash_meta import MAY_HAVE_HAPPENED, Mount, Violation
 from health import drives_are_well
 
 FILES = 5             # of each client
+REDIS_CAPACITY = 2 << 30  # of a redis-server: more than it ever needs
 SABOTAGED_BYTES = 64 << 20  # that are written before anything is ruined
 LARGEST = 24 << 20
 LAYOUTS = [None, "1+{m}", "2+{m} shard=64KiB replicate=1MiB", "{k}+{m} shard=64KiB inline=0"]
@@ -451,6 +453,9 @@ class Campaign:
 
     def set_capacity(self, drive, limit):
         """Returns what it was before."""
+        if self.is_redis(drive):
+            self.ask_redis(drive, "CONFIG", "SET", "maxmemory", limit)
+            return REDIS_CAPACITY
         name = os.path.join(self.options.cluster, f"pinstriped-{drive}.toml")
         with open(name, encoding="utf-8") as file:
             text = file.read()
@@ -483,9 +488,36 @@ class Campaign:
             client.dead = False
             self.turnstile.condition.notify_all()
 
+    def is_redis(self, drive):
+        return drive > self.options.drives - self.options.redis
+
+    def ask_redis(self, drive, *words):
+        """What a redis-server answers to one command."""
+        with open(os.path.join(self.options.cluster, f"redis-{drive}.conf"), encoding="utf-8") as file:
+            port = int(re.search(r"^port (\d+)", file.read(), re.M)[1])
+        words = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+        with socket.create_connection(("127.0.0.1", port)) as server, server.makefile("rb") as answer:
+            server.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words))
+            line = answer.readline().rstrip()
+            if line[:1] == b"-":
+                raise Violation(f"drive {drive}: {words[0].decode()}: {line.decode()}")
+            return answer.read(int(line[1:])) if line[:1] == b"$" and line != b"$-1" else line[1:]
+
+    def rot_redis(self, drive):
+        for _ in range(20):
+            key = self.ask_redis(drive, "RANDOMKEY")
+            if not key.startswith(b"pinstripe:r:"):
+                continue
+            # Unless it is removed meanwhile.
+            text = """local size = redis.call('STRLEN', KEYS[1])
+                      if size > 0 then redis.call('SETRANGE', KEYS[1], ARGV[1] % size, ARGV[2]) end"""
+            self.ask_redis(drive, "EVAL", text, 1, key, self.random.randrange(1 << 20), bytes([self.random.randrange(256)]))
+
     def rot(self):
         """Bits turn over on the disks of drives that run; a scrub has to find and mend them."""
         for drive in self.some_drives():
+            if self.is_redis(drive):
+                self.rot_redis(drive)
             for name in glob.glob(os.path.join(self.options.cluster, "drives", str(drive), "segments", "*.log")):
                 used = os.stat(name).st_blocks * 512
                 with open(name, "r+b") as file:
@@ -505,9 +537,10 @@ class Campaign:
         shutil.rmtree(directory)
         os.mkdir(directory)
         daemon = os.path.join(self.options.build, "daemon", "pinstriped")
-        code, said, why = elsewhere(run_command, [daemon, "--init", directory])
-        if code != 0:
-            raise Violation(f"pinstriped --init {directory}: exit {code}: {said}{why}")
+        if not self.is_redis(drive):
+            code, said, why = elsewhere(run_command, [daemon, "--init", directory])
+            if code != 0:
+                raise Violation(f"pinstriped --init {directory}: exit {code}: {said}{why}")
         self.command("dev", "start", self.options.cluster, drive)
         self.command("rebuild", self.config, drive, codes=(0, 3))
         self.until_whole("repair")
@@ -654,6 +687,7 @@ def main():
     parser.add_argument("--drives", type=int, default=8)
     parser.add_argument("--data", type=int, default=4, help="k of the cluster's layout")
     parser.add_argument("--away", type=int, default=2, help="drives that may be away at once: m")
+    parser.add_argument("--redis", type=int, default=0, help="how many of the drives, the last ones, are redis-servers")
     parser.add_argument("--sabotage", action="store_true", help="ruin a drive unrepaired, which has to be noticed")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Files of all sizes and layouts are written, changed and read through several mounts, for TORTURE_SECONDS
 # (10), while drives and mounts die, pause, rot and are replaced, and repairs run: no byte is wrong or lost.
-# `./dev torture TIME` does it for longer, on three clusters.
+# `./dev torture TIME` does it for longer, on three clusters. REDIS of the drives are redis-servers.
 . "$(dirname "$0")/lib.sh"
 
 needs_fuse
@@ -14,8 +14,8 @@ campaign() {  # OPTIONS...
   options+=(--seed "$(seed_of "${TORTURE_SECONDS:-}")")
   /usr/bin/python3 "$project/tests/crash/torture.py" --build "$build" --cluster "$cluster" "${options[@]}"
 }
-cluster_up whole --layout "$k+$m" --drives "$drives" --no-gateway
-check "$k+$m on $drives drives: no byte is wrong or lost" campaign
+cluster_up whole --layout "$k+$m" --drives "$drives" --redis "${REDIS:-0}" --no-gateway
+check "$k+$m on $drives drives: no byte is wrong or lost" campaign --redis "${REDIS:-0}"
 cluster_down
 
 # A test of the test: records that vanish from a drive, and are not written again, are missed.
