@@ -278,6 +278,10 @@ class ClusterFileSystem final : public FileSystem {
     // Not before: whoever changes or removes it from now on finds that it is open.
     std::optional<StoredInode> seen;
     if (freshness == Freshness::kAsLookedUp) seen = records().FindRecent(inode);
+    // What was just listed is asked for together with the inode, and used if that is still so.
+    if (!seen && access == Access::kRead && !truncate) {
+      if (const auto small = records().listed().FindSmall(inode)) handle->ExpectReading(*small);
+    }
     TRY(seen ? state->Refresh(*seen) : state->Refresh());
     if (truncate) TRY(handle->Truncate(0));
     return handle;

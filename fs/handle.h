@@ -30,6 +30,8 @@ class Handle final : public OpenFile {
   ~Handle() override { Release(); }
 
   void MarkWritten() { wrote_ = true; }
+  // The file is likely to be one small block, and to be read.
+  void ExpectReading(const BlockPlace& place) { state_->ReadAheadAt(place, *ahead_); }
 
   Result<size_t> Read(uint64_t offset, MutableBytes out) override;
   Status ReadParts(std::span<Part> parts) override;

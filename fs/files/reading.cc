@@ -10,6 +10,18 @@ namespace {
 
 constexpr uint64_t kMostReadAtOnce = 16 << 20;  // of one call
 
+// Bytes [first, end) of a block that is not shared, with its patches.
+std::vector<StripePart> StripePartsOf(const BlockPlace& place, uint64_t block, uint64_t first,
+                                      uint64_t end) {
+  std::vector<StripePart> parts;
+  for (const BlockPart& part : PartsOf(place, first, end)) {
+    const BlockPlace& stripe = part.stripe;
+    parts.push_back(
+        {stripe.IdOf(block), stripe.layout, stripe.stored, stripe.place, part.offset, part.size});
+  }
+  return parts;
+}
+
 }  // namespace
 
 FileReading::FileReading(FileContext& context, InodeId id)
@@ -282,6 +294,12 @@ Status FileReading::Read(std::span<OpenFile::Part> parts, bool only_pages,
   }
 }
 
+void FileReading::ReadAheadAt(const BlockPlace& place, BlockReader::Ahead& ahead) {
+  for (const StripePart& part : StripePartsOf(place, 0, 0, place.valid)) {
+    if (!context_.reader.ReadAhead(part, ahead)) return;
+  }
+}
+
 uint64_t FileReading::ReadAhead(uint64_t offset, uint64_t size, BlockReader::Ahead& ahead) {
   for (uint64_t done = 0; done < size;) {
     std::vector<StripePart> parts;
@@ -300,11 +318,7 @@ uint64_t FileReading::ReadAhead(uint64_t offset, uint64_t size, BlockReader::Ahe
         place = keepers_.Resolve(*place, block, missing).value_or(std::nullopt);
         if (!place) return done;
         const uint64_t end = std::min<uint64_t>(first + length, place->valid);
-        for (const BlockPart& part : PartsOf(*place, first, end)) {
-          const BlockPlace& stripe = part.stripe;
-          parts.push_back({stripe.IdOf(block), stripe.layout, stripe.stored, stripe.place,
-                           part.offset, part.size});
-        }
+        parts = StripePartsOf(*place, block, first, end);
       }
     }
     for (const StripePart& part : parts) {

@@ -38,6 +38,8 @@ class FileReading {
   // Asks for what is stored of these bytes ahead of need, as far as there is memory, and does not
   // wait: the number of bytes that are on their way or here.
   uint64_t ReadAhead(uint64_t offset, uint64_t size, BlockReader::Ahead& ahead);
+  // Likewise for the first block, where that is likely to be here.
+  void ReadAheadAt(const BlockPlace& place, BlockReader::Ahead& ahead);
 
   StripeLayout BlockLayout();  // of blocks that are written to it
   uint64_t Size();             // with what is not committed

@@ -6,6 +6,18 @@
 #include "fs/names/extended.h"
 
 namespace pinstripe {
+namespace {
+
+constexpr uint64_t kSmall = kCellBytes;  // it is read in one go
+
+std::optional<BlockPlace> SmallContents(const Inode& inode) {
+  if (!inode.map || inode.size == 0 || inode.size > kSmall) return std::nullopt;
+  if (inode.map->FirstMissing(0, 1)) return std::nullopt;
+  std::optional<BlockPlace> place = inode.map->Find(0);
+  return place && !place->shared ? place : std::nullopt;
+}
+
+}  // namespace
 
 bool ListedInodes::Has(std::string_view name) { return IsAcl(name) || name == kCapability; }
 
@@ -16,7 +28,7 @@ void ListedInodes::Keep(Duration age) {
 }
 
 void ListedInodes::Learn(InodeId id, const StoredInode& stored, Time at) {
-  constexpr size_t kBytesOfOne = 160;  // with its places in both containers
+  constexpr size_t kBytesOfOne = 320;  // with its places in both containers
   const MutexLock lock(mutex_);
   if (age_ == Duration::zero() || at <= ForgottenAt(id)) return;
   const auto known = listed_.find(id);
@@ -24,8 +36,8 @@ void ListedInodes::Learn(InodeId id, const StoredInode& stored, Time at) {
     const bool is_newer = known->second.slot > stored.slot && at - known->second.at < age_;
     if (is_newer) return;
   }
-  Listed listed{at, stored.slot, {}};
-  size_t bytes = kBytesOfOne;
+  Listed listed{at, stored.slot, {}, SmallContents(stored.inode)};
+  size_t bytes = kBytesOfOne + (listed.small ? sizeof(BlockPlace) : 0);
   for (const auto& attribute : stored.inode.attributes) {
     if (!Has(attribute.first)) continue;
     bytes += sizeof attribute + attribute.first.size() + attribute.second.size();
@@ -50,6 +62,13 @@ std::optional<ExtendedAttributes> ListedInodes::Find(InodeId id) {
   const auto known = listed_.find(id);
   if (known == listed_.end() || runtime_.Now() - known->second.at >= age_) return {};
   return known->second.attributes;
+}
+
+std::optional<BlockPlace> ListedInodes::FindSmall(InodeId id) {
+  const MutexLock lock(mutex_);
+  const auto known = listed_.find(id);
+  if (known == listed_.end() || runtime_.Now() - known->second.at >= age_) return {};
+  return known->second.small;
 }
 
 bool ListedInodes::IsTooMuch(Time now) const {

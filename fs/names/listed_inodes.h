@@ -1,6 +1,7 @@
-// ListedInodes: what the last listings brought of inodes beside their attributes, which are ACLs
-// and capabilities. The kernel keeps the attributes of what was listed, and asks for the others
-// file by file just after that (`ls -l`).
+// ListedInodes: what the last listings brought of inodes beside their attributes: ACLs and
+// capabilities, and where the contents of small files are. The kernel keeps the attributes of what
+// was listed, and asks for the others file by file just after that (`ls -l`); or somebody reads
+// file by file (`cp -r`), and the contents are asked for together with the inode.
 //
 // An answer is no older than Keep() says. It is never older than what this process has read or
 // changed of the inode since: whoever knows newer permission bits gets a list at least as new.
@@ -37,6 +38,8 @@ class ListedInodes {
   void Forget(InodeId id);
   // All that it has of the attributes that are kept; null: no listing says.
   std::optional<ExtendedAttributes> Find(InodeId id);
+  // Where the contents of a file were that are one small block; null: no listing says.
+  std::optional<BlockPlace> FindSmall(InodeId id);
 
  private:
   static constexpr size_t kSlots = 1024;
@@ -45,6 +48,7 @@ class ListedInodes {
     Time at{};
     uint64_t slot = 0;
     ExtendedAttributes attributes;
+    std::optional<BlockPlace> small;
   };
   // In the order in which they were learned, to be dropped in that order.
   struct Learned {

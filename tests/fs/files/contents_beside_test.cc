@@ -137,6 +137,42 @@ TEST_F(ContentsBesideTest, AnUploadWaitsTwiceAndACloseOnce) {
   EXPECT_EQ(count([&] { ReadAll(**there); }), 1);
 }
 
+// `cp -r` and `grep -r`: whoever has just listed it waits once to open it and to read all of it.
+TEST_F(ContentsBesideTest, WhatWasJustListedIsReadWithOneWait) {
+  constexpr auto kOneWay = std::chrono::milliseconds(50);
+  ASSERT_OK(Upload(*fs_, "beside", Pattern(1, kSmall)));
+  ASSERT_OK(Upload(*fs_, "changed", Pattern(2, kSmall)));
+  ASSERT_OK(Upload(*fs_, "removed", Pattern(3, kSmall)));
+  options_.listed_age = std::chrono::seconds(20);
+  Host other = NewHost();
+  for (DriveId id = 1; id <= machines_.size(); ++id) {
+    machines_.drive(id).Set({.least_latency = kOneWay, .most_latency = kOneWay});
+  }
+  const auto count = [&](const std::function<void()>& body) {
+    const Time start = sim_.Now();
+    body();
+    return (sim_.Now() - start) / (2 * kOneWay);
+  };
+  const auto read = [&](InodeId id) {
+    auto file = other->Open(id, FileSystem::Access::kRead);
+    EXPECT_OK(file);
+    return file ? ReadAll(**file) : "";
+  };
+  const auto listed = other->ReadDirectory(kRootInode, "", 10, /*with_attributes=*/true);
+  ASSERT_OK(listed);
+  ASSERT_EQ(listed->size(), 3u);
+  EXPECT_EQ(count([&] { EXPECT_EQ(read((*listed)[0].inode), Pattern(1, kSmall)); }), 1);
+  // It is only asked for early: what counts is what the inode says now.
+  auto file = fs_->Open((*listed)[1].inode, FileSystem::Access::kWrite);
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Write(0, AsBytes(Pattern(4, kSmall / 2))));
+  ASSERT_OK((*file)->Close());
+  const std::string changed = Pattern(4, kSmall / 2) + Pattern(2, kSmall).substr(kSmall / 2);
+  EXPECT_EQ(read((*listed)[1].inode), changed);
+  ASSERT_OK(fs_->Unlink(kRootInode, "removed"));
+  EXPECT_FAILS(other->Open((*listed)[2].inode, FileSystem::Access::kRead), ENOENT);
+}
+
 // A piece whose drive is away or full goes to a spare, as of any stripe, and comes home later.
 TEST_F(ContentsBesideTest, APieceGoesToASpareWhereItsHomeTakesNone) {
   const std::string contents = Pattern(1, kSmall);

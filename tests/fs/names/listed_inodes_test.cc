@@ -51,6 +51,24 @@ TEST_F(ListedInodesTest, WhatWasListedIsKnownForItsTime) {
   EXPECT_EQ(AclOf(7), "none");
 }
 
+TEST_F(ListedInodesTest, OfASmallFileItIsKnownWhereItsContentsAre) {
+  const BlockPlace place{.object = 7, .layout = {2, 1, kCellBytes}, .stored = 1000, .valid = 1000};
+  StoredInode small = With("acl", 1);
+  small.inode.size = 1000;
+  small.inode.map.emplace(place.layout);
+  small.inode.map->Resize(1);
+  small.inode.map->Set(0, place);
+  StoredInode large = small;
+  large.inode.size = kCellBytes + 1;
+  listed_.Learn(1, small, sim_.Now());
+  listed_.Learn(2, large, sim_.Now());
+  EXPECT_EQ(listed_.FindSmall(1), place);
+  EXPECT_EQ(listed_.FindSmall(2), std::nullopt);
+  EXPECT_EQ(listed_.FindSmall(3), std::nullopt);
+  listed_.Forget(1);
+  EXPECT_EQ(listed_.FindSmall(1), std::nullopt);
+}
+
 TEST_F(ListedInodesTest, ItIsKnownWhereThereIsNothing) {
   listed_.Learn(7, {Inode(), 1}, sim_.Now());
   ASSERT_TRUE(listed_.Find(7).has_value());
