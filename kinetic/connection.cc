@@ -1,6 +1,5 @@
 #include "kinetic/connection.h"
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -53,22 +52,18 @@ struct KineticConnection::Unconfirmed {
 Result<std::shared_ptr<KineticConnection>> KineticConnection::Start(
     IoLoop& loop, const std::string& host, const SocketAddress& address,
     std::shared_ptr<const Options> options, Owner& owner) {
-  FileDescriptor socket = TRY(StartConnecting(address));
-  const int fd = socket.get();
-  std::unique_ptr<TlsStream> tls;
-  if (options->tls != nullptr) tls = TRY(options->tls->Connect(fd, host));
-  auto connection = std::make_shared<KineticConnection>(loop, std::move(socket), std::move(tls),
-                                                        std::move(options), owner);
+  DriveSocket socket = TRY(DriveSocket::Connect(address, host, options->tls.get()));
+  const int fd = socket.fd();
+  auto connection =
+      std::make_shared<KineticConnection>(loop, std::move(socket), std::move(options), owner);
   connection->watch_id_ = loop.Add(fd, EPOLLOUT, connection);
   return connection;
 }
 
-KineticConnection::KineticConnection(IoLoop& loop, FileDescriptor socket,
-                                     std::unique_ptr<TlsStream> tls,
+KineticConnection::KineticConnection(IoLoop& loop, DriveSocket socket,
                                      std::shared_ptr<const Options> options, Owner& owner)
     : loop_(loop),
       socket_(std::move(socket)),
-      tls_(std::move(tls)),
       options_(std::move(options)),
       owner_(owner),
       timer_(loop, [this] { OnTimer(); }),
@@ -171,7 +166,7 @@ void KineticConnection::SendAll() {
     const Written written = Write();
     if (written == Written::kFailed) {
       // The receiving side finds the end, after what the peer had still to say, and ends it all.
-      shutdown(socket_.get(), SHUT_RDWR);
+      socket_.Shut();
       const MutexLock lock(mutex_);
       sending_ = false;
       return;
@@ -181,7 +176,7 @@ void KineticConnection::SendAll() {
       const MutexLock lock(mutex_);
       blocked_ = true;
     }
-    return loop_.Change(watch_id_, socket_.get(), kEvents | EPOLLOUT);
+    return loop_.Change(watch_id_, socket_.fd(), kEvents | EPOLLOUT);
   }
 }
 
@@ -240,12 +235,7 @@ KineticConnection::Written KineticConnection::Write() {
       add(AsBytes(outgoing_[i].head));
       add(outgoing_[i].value);
     }
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = count;
-    const ssize_t written = tls_ != nullptr
-                                ? tls_->Write(parts.data(), static_cast<int>(count))
-                                : sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t written = socket_.Write(parts.data(), static_cast<int>(count));
     if (written >= 0) {
       Consume(static_cast<size_t>(written));
     } else if (errno == EAGAIN) {
@@ -271,50 +261,30 @@ void KineticConnection::Consume(size_t bytes) {
 
 void KineticConnection::OnReady(uint32_t epoll_events) {
   if (phase_ == Phase::kClosed) return;
-  if (phase_ == Phase::kConnecting) return FinishConnecting();
-  if (phase_ == Phase::kShakingHands) return ShakeHands();
-  const bool tls_may_read = tls_ != nullptr && tls_->read_wants_write();
+  if (phase_ == Phase::kConnecting) return GoOnConnecting();
+  const bool tls_may_read = socket_.read_wants_write();
   if (epoll_events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) || tls_may_read) Receive();
   if (!(epoll_events & EPOLLOUT) || phase_ == Phase::kClosed) return;
   {
     const MutexLock lock(mutex_);
     if (!std::exchange(blocked_, false)) return;
   }
-  loop_.Change(watch_id_, socket_.get(), kEvents);
+  loop_.Change(watch_id_, socket_.fd(), kEvents);
   SendAll();
 }
 
-void KineticConnection::FinishConnecting() {
-  if (const Status connected = HowConnectingEnded(socket_.get()); !connected.ok()) {
-    return Lose(connected);
-  }
-  if (tls_ != nullptr) {
-    phase_ = Phase::kShakingHands;
-    return ShakeHands();
-  }
-  phase_ = Phase::kGreeting;
-  loop_.Change(watch_id_, socket_.get(), kEvents);
-}
-
-void KineticConnection::ShakeHands() {
-  const Result<TlsStream::Step> step = tls_->Handshake();
-  if (!step) return Lose(Fail(EHOSTUNREACH, "{}", step.error().message()));
+void KineticConnection::GoOnConnecting() {
+  const Result<TlsStream::Step> step = socket_.GoOn(options_->drive);
+  if (!step) return Lose(step.error());
   switch (*step) {
-    case TlsStream::Step::kWantsRead: return loop_.Change(watch_id_, socket_.get(), kEvents);
-    case TlsStream::Step::kWantsWrite: return loop_.Change(watch_id_, socket_.get(), EPOLLOUT);
+    case TlsStream::Step::kWantsRead: return loop_.Change(watch_id_, socket_.fd(), kEvents);
+    case TlsStream::Step::kWantsWrite: return loop_.Change(watch_id_, socket_.fd(), EPOLLOUT);
     case TlsStream::Step::kDone: break;
   }
-  if (const auto end = tls_->EndOfPeersCertificate()) {
-    const std::string text =
-        TextOfEnd(*end, std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()));
-    if (!text.empty()) {
-      Log(LogLevel::kWarn, "a drive needs another certificate",
-          {{"drive", options_->drive}, {"certificate", text}});
-    }
-  }
   phase_ = Phase::kGreeting;
-  loop_.Change(watch_id_, socket_.get(), kEvents);
-  Receive();  // the greeting may have come with the peer's last word of the handshake
+  loop_.Change(watch_id_, socket_.fd(), kEvents);
+  // The greeting may have come with the peer's last word of the handshake.
+  if (socket_.reads_ahead()) Receive();
 }
 
 void KineticConnection::Receive() {
@@ -327,7 +297,7 @@ void KineticConnection::Receive() {
   }
   receiving_ = false;
   // What TLS has already taken from the socket, epoll does not tell.
-  if (more && tls_ != nullptr) {
+  if (more && socket_.reads_ahead()) {
     loop_.Post([self = shared_from_this()] { self->OnReady(EPOLLIN); });
   }
   Pump();  // answers have made room for what waits
@@ -338,8 +308,7 @@ Status KineticConnection::ReceiveSome(bool* more) {
   iovec space[2];
   const int spaces = reader_.Space(space);
   const size_t room = space[0].iov_len + (spaces > 1 ? space[1].iov_len : 0);
-  const ssize_t got =
-      tls_ != nullptr ? tls_->Read(space, spaces) : readv(socket_.get(), space, spaces);
+  const ssize_t got = socket_.Read(space, spaces);
   if (got < 0) {
     *more = errno == EINTR;
     if (errno == EINTR || errno == EAGAIN) return {};
@@ -738,9 +707,8 @@ Status KineticConnection::Away(const Status& why) const {
 std::vector<KineticOperationPtr> KineticConnection::Shut(const Status& status) {
   phase_ = Phase::kClosed;
   timer_.Cancel();
-  loop_.Remove(watch_id_, socket_.get());
-  if (tls_ != nullptr) tls_->SayGoodbye();
-  shutdown(socket_.get(), SHUT_RDWR);
+  loop_.Remove(watch_id_, socket_.fd());
+  socket_.End();
   std::vector<KineticOperationPtr> operations;
   const MutexLock lock(mutex_);
   closed_ = true;

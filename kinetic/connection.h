@@ -38,13 +38,13 @@
 #include "base/runtime.h"
 #include "base/status.h"
 #include "drive/drive.h"
+#include "kinetic/drive_socket.h"
 #include "kinetic/frame.h"
 #include "kinetic/hmac.h"
 #include "kinetic/io.h"
 #include "kinetic/io_loop.h"
 #include "kinetic/operation.h"
 #include "kinetic/send_together.h"
-#include "kinetic/tls.h"
 #include "kinetic/waited_requests.h"
 
 namespace pinstripe {
@@ -90,9 +90,8 @@ class KineticConnection final : public IoLoop::Handler,
                                                           std::shared_ptr<const Options> options,
                                                           Owner& owner);
 
-  // `tls`: of the socket; null without.
-  KineticConnection(IoLoop& loop, FileDescriptor socket, std::unique_ptr<TlsStream> tls,
-                    std::shared_ptr<const Options> options, Owner& owner);
+  KineticConnection(IoLoop& loop, DriveSocket socket, std::shared_ptr<const Options> options,
+                    Owner& owner);
   ~KineticConnection() override;
 
   // Any thread, after the greeting. Answered with EHOSTUNREACH when the connection is lost.
@@ -144,7 +143,7 @@ class KineticConnection final : public IoLoop::Handler,
     std::string head;  // frame header and message
     SharedBytes value;
   };
-  enum class Phase { kConnecting, kShakingHands, kGreeting, kOpen, kClosed };
+  enum class Phase { kConnecting, kGreeting, kOpen, kClosed };
   enum class Written { kAll, kBlocked, kFailed };
   struct Scratch;  // protobuf messages, kept for their memory
   struct Unconfirmed;
@@ -158,8 +157,7 @@ class KineticConnection final : public IoLoop::Handler,
   void Consume(size_t bytes);
 
   // Receiving; loop thread.
-  void FinishConnecting();
-  void ShakeHands();
+  void GoOnConnecting();
   void Receive();
   Status ReceiveSome(bool* more);
   Status HandleFrame(Frame frame);
@@ -197,8 +195,7 @@ class KineticConnection final : public IoLoop::Handler,
   }
 
   IoLoop& loop_;
-  const FileDescriptor socket_;
-  const std::unique_ptr<TlsStream> tls_;  // null: without
+  DriveSocket socket_;
   const std::shared_ptr<const Options> options_;
   Owner& owner_;
 

@@ -369,4 +369,55 @@ void DriveLink<Connection>::ExpireEarly() {
   FinishEarly(std::move(expired), Status(ETIMEDOUT, "not connected in time").OfDrive(name_));
 }
 
+// The link that a drive goes on with, and those that it was redirected from. Thread-safe.
+template <typename Link>
+class CurrentLink {
+ public:
+  explicit CurrentLink(std::shared_ptr<Link> first) : link_(std::move(first)) { link_->Start(); }
+
+  // Not inside a callback of a drive.
+  ~CurrentLink() {
+    // Those before it have nothing under way, but may have been told to stop only just now.
+    std::vector<std::shared_ptr<Link>> links = former_;
+    links.push_back(link_);
+    for (const auto& link : links) {
+      link->loop().PostAndWait([&link] { link->Stop("the drive is being shut down"); });
+    }
+  }
+  CurrentLink(const CurrentLink&) = delete;
+  CurrentLink& operator=(const CurrentLink&) = delete;
+
+  std::shared_ptr<Link> get() const {
+    const MutexLock lock(mutex_);
+    return link_;
+  }
+
+  // `make` makes the next one from the one that is there.
+  template <typename Make>
+  void Replace(Make make) {
+    std::shared_ptr<Link> former;
+    {
+      const MutexLock lock(mutex_);
+      former = std::exchange(link_, make(*link_));
+      former_.push_back(former);
+      link_->Start();
+    }
+    // Its name may have been shown to somebody, so it stays.
+    former->loop().Post([former] { former->Stop("the configuration has another address or key"); });
+  }
+
+  // Each link that was left counts once more.
+  uint64_t CountLosses() const {
+    const MutexLock lock(mutex_);
+    uint64_t losses = link_->CountLosses();
+    for (const auto& former : former_) losses += former->CountLosses() + 1;
+    return losses;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::shared_ptr<Link> link_ GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Link>> former_ GUARDED_BY(mutex_);  // stopped
+};
+
 }  // namespace pinstripe

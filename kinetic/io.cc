@@ -1,11 +1,8 @@
 #include "kinetic/io.h"
 
 #include <netdb.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "base/try.h"
@@ -43,21 +40,6 @@ bool IsPort(std::string_view text) {
   return port <= 65535;
 }
 
-// A peer that vanishes without a word is noticed within some ten seconds, busy or idle.
-void SetSocketOptions(int socket) {
-  const auto set = [socket](int level, int name, int value) {
-    // Without one of them the connection is slower, or notices less; it is still right.
-    setsockopt(socket, level, name, &value, sizeof value);
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 10000);
-  // Buffer sizes are left to the kernel: it lets them grow further than it lets us ask for.
-}
-
 }  // namespace
 
 Result<HostAndPort> ParseDriveAddress(std::string_view text) {
@@ -84,26 +66,6 @@ Result<HostAndPort> ParseDriveAddress(std::string_view text) {
   }
   result.port = rest.substr(1);
   return result;
-}
-
-Result<FileDescriptor> StartConnecting(const SocketAddress& address) {
-  FileDescriptor socket(
-      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (socket.get() < 0) return Fail(EHOSTUNREACH, "no socket: {}", ErrnoText(errno));
-  SetSocketOptions(socket.get());
-  const int connected =
-      connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length);
-  if (connected != 0 && errno != EINPROGRESS) {
-    return Fail(EHOSTUNREACH, "cannot connect: {}", ErrnoText(errno));
-  }
-  return socket;
-}
-
-Status HowConnectingEnded(int socket) {
-  int error = 0;
-  socklen_t length = sizeof error;
-  if (getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
-  return error == 0 ? Status() : Fail(EHOSTUNREACH, "{}", ErrnoText(error));
 }
 
 KineticIo::KineticIo(Runtime& runtime) : KineticIo(runtime, Options()) {}

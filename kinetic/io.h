@@ -15,7 +15,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/file_descriptor.h"
 #include "base/mutex.h"
 #include "base/runtime.h"
 #include "base/status.h"
@@ -38,11 +37,6 @@ struct SocketAddress {
   sockaddr_storage storage;
   socklen_t length;
 };
-
-// A socket that is being connected, and tells by EPOLLOUT that this has ended. It notices a peer
-// that vanishes without a word. EHOSTUNREACH.
-Result<FileDescriptor> StartConnecting(const SocketAddress& address);
-Status HowConnectingEnded(int socket);  // EHOSTUNREACH, and why
 
 class KineticIo {
  public:

@@ -129,39 +129,23 @@ void KineticDrive::Link::OnIdentity(Result<Record> record, const Result<DriveInf
 // --- The drive
 
 KineticDrive::KineticDrive(KineticIo& io, Options options)
-    : io_(io), link_(std::make_shared<Link>(io, std::move(options))) {
-  link_->Start();
-}
+    : io_(io),
+      link_(std::make_unique<CurrentLink<Link>>(std::make_shared<Link>(io, std::move(options)))) {}
 
-KineticDrive::~KineticDrive() {
-  // Those before it have nothing under way, but may have been told to stop only just now.
-  std::vector<std::shared_ptr<Link>> links = former_;
-  links.push_back(link_);
-  for (const auto& link : links) {
-    link->loop().PostAndWait([&link] { link->Stop("the drive is being shut down"); });
-  }
-}
+KineticDrive::~KineticDrive() = default;
 
 void KineticDrive::Redirect(const Options& way) {
-  std::shared_ptr<Link> former;
-  {
-    const MutexLock lock(mutex_);
-    Options options = link_->options();
+  link_->Replace([&](const Link& former) {
+    Options options = former.options();
     options.addresses = way.addresses;
     options.identity = way.identity;
     options.key = way.key;
     options.tls = way.tls;
-    former = std::exchange(link_, std::make_shared<Link>(io_, std::move(options)));
-    former_.push_back(former);
-    link_->Start();
-  }
-  former->loop().Post([former] { former->Stop("the configuration has another address or key"); });
+    return std::make_shared<Link>(io_, std::move(options));
+  });
 }
 
-std::shared_ptr<KineticDrive::Link> KineticDrive::link() const {
-  const MutexLock lock(mutex_);
-  return link_;
-}
+std::shared_ptr<KineticDrive::Link> KineticDrive::link() const { return link_->get(); }
 
 std::string_view KineticDrive::name() const { return link()->name(); }
 DriveCapabilities KineticDrive::capabilities() const { return link()->capabilities(); }
@@ -178,13 +162,7 @@ void KineticDrive::Tell(std::vector<SlowOperation> operations, Terms terms) {
   link->Submit(Status(), NewTellSlow(operations, terms, [](const Status&) {}));
 }
 
-// Each link that was left counts once more.
-uint64_t KineticDrive::CountLosses() const {
-  const MutexLock lock(mutex_);
-  uint64_t losses = link_->CountLosses();
-  for (const auto& former : former_) losses += former->CountLosses() + 1;
-  return losses;
-}
+uint64_t KineticDrive::CountLosses() const { return link_->CountLosses(); }
 
 void KineticDrive::Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) {
   Status valid = CheckKey(key);

@@ -22,7 +22,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/mutex.h"
 #include "base/runtime.h"
 #include "base/status.h"
 #include "drive/drive.h"
@@ -33,6 +32,8 @@
 
 namespace pinstripe {
 
+template <typename Link>
+class CurrentLink;
 class TlsClient;
 
 class KineticDrive final : public Drive {
@@ -117,10 +118,7 @@ class KineticDrive final : public Drive {
   std::shared_ptr<Link> link() const;
 
   KineticIo& io_;
-  mutable Mutex mutex_;
-  std::shared_ptr<Link> link_ GUARDED_BY(mutex_);
-  // Stopped; what name() has shown.
-  std::vector<std::shared_ptr<Link>> former_ GUARDED_BY(mutex_);
+  std::unique_ptr<CurrentLink<Link>> link_;
 };
 
 }  // namespace pinstripe

@@ -1,6 +1,5 @@
 #include "redis/connection.h"
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -9,7 +8,6 @@
 #include <utility>
 
 #include "base/try.h"
-#include "kinetic/tls.h"
 #include "redis/server_check.h"
 
 namespace pinstripe {
@@ -49,22 +47,18 @@ Status WhyUnusable(const RedisOperation& operation, const RedisReply& reply) {
 Result<std::shared_ptr<RedisConnection>> RedisConnection::Start(
     IoLoop& loop, const std::string& host, const SocketAddress& address,
     std::shared_ptr<const Options> options, Owner& owner) {
-  FileDescriptor socket = TRY(StartConnecting(address));
-  const int fd = socket.get();
-  std::unique_ptr<TlsStream> tls;
-  if (options->tls != nullptr) tls = TRY(options->tls->Connect(fd, host));
-  auto connection = std::make_shared<RedisConnection>(loop, std::move(socket), std::move(tls),
-                                                      std::move(options), owner);
+  DriveSocket socket = TRY(DriveSocket::Connect(address, host, options->tls.get()));
+  const int fd = socket.fd();
+  auto connection =
+      std::make_shared<RedisConnection>(loop, std::move(socket), std::move(options), owner);
   connection->watch_id_ = loop.Add(fd, EPOLLOUT, connection);
   return connection;
 }
 
-RedisConnection::RedisConnection(IoLoop& loop, FileDescriptor socket,
-                                 std::unique_ptr<TlsStream> tls,
+RedisConnection::RedisConnection(IoLoop& loop, DriveSocket socket,
                                  std::shared_ptr<const Options> options, Owner& owner)
     : loop_(loop),
       socket_(std::move(socket)),
-      tls_(std::move(tls)),
       options_(std::move(options)),
       owner_(owner),
       received_(kReadBytes),
@@ -167,21 +161,16 @@ bool RedisConnection::Write() {
       add(outgoing_[i].value);
       add(AsBytes(outgoing_[i].rest));
     }
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = count;
-    const ssize_t written = tls_ != nullptr
-                                ? tls_->Write(parts.data(), static_cast<int>(count))
-                                : sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t written = socket_.Write(parts.data(), static_cast<int>(count));
     if (written >= 0) {
       Consume(static_cast<size_t>(written));
     } else if (errno == EAGAIN) {
       blocked_ = true;
-      loop_.Change(watch_id_, socket_.get(), kEvents | EPOLLOUT);
+      loop_.Change(watch_id_, socket_.fd(), kEvents | EPOLLOUT);
       return false;
     } else if (errno != EINTR) {
       // The receiving side finds the end, after what the peer had still to say, and ends it all.
-      shutdown(socket_.get(), SHUT_RDWR);
+      socket_.Shut();
       return false;
     }
   }
@@ -200,38 +189,28 @@ void RedisConnection::Consume(size_t bytes) {
 
 void RedisConnection::OnReady(uint32_t epoll_events) {
   if (phase_ == Phase::kClosed) return;
-  if (phase_ == Phase::kConnecting) return FinishConnecting();
-  if (phase_ == Phase::kShakingHands) return ShakeHands();
-  const bool tls_may_read = tls_ != nullptr && tls_->read_wants_write();
+  if (phase_ == Phase::kConnecting) return GoOnConnecting();
+  const bool tls_may_read = socket_.read_wants_write();
   if (epoll_events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) || tls_may_read) Receive();
   if (!(epoll_events & EPOLLOUT) || phase_ == Phase::kClosed || !blocked_) return;
   blocked_ = false;
-  loop_.Change(watch_id_, socket_.get(), kEvents);
+  loop_.Change(watch_id_, socket_.fd(), kEvents);
   Pump();
 }
 
-void RedisConnection::FinishConnecting() {
-  if (const Status connected = HowConnectingEnded(socket_.get()); !connected.ok()) {
-    return Lose(connected);
-  }
-  if (tls_ == nullptr) return Open();
-  phase_ = Phase::kShakingHands;
-  ShakeHands();
-}
-
-void RedisConnection::ShakeHands() {
-  const Result<TlsStream::Step> step = tls_->Handshake();
-  if (!step) return Lose(Fail(EHOSTUNREACH, "{}", step.error().message()));
+void RedisConnection::GoOnConnecting() {
+  const Result<TlsStream::Step> step = socket_.GoOn(options_->drive);
+  if (!step) return Lose(step.error());
   switch (*step) {
-    case TlsStream::Step::kWantsRead: return loop_.Change(watch_id_, socket_.get(), kEvents);
-    case TlsStream::Step::kWantsWrite: return loop_.Change(watch_id_, socket_.get(), EPOLLOUT);
+    case TlsStream::Step::kWantsRead: return loop_.Change(watch_id_, socket_.fd(), kEvents);
+    case TlsStream::Step::kWantsWrite: return loop_.Change(watch_id_, socket_.fd(), EPOLLOUT);
     case TlsStream::Step::kDone: return Open();
   }
 }
 
 void RedisConnection::Open() {
   phase_ = Phase::kOpen;
-  loop_.Change(watch_id_, socket_.get(), kEvents);
+  loop_.Change(watch_id_, socket_.fd(), kEvents);
   owner_.OnGreeting();
 }
 
@@ -245,7 +224,7 @@ void RedisConnection::Receive() {
   }
   receiving_ = false;
   // What TLS has already taken from the socket, epoll does not tell.
-  if (more && tls_ != nullptr) {
+  if (more && socket_.reads_ahead()) {
     loop_.Post([self = shared_from_this()] { self->OnReady(EPOLLIN); });
   }
   Pump();  // replies have made room for what waits
@@ -254,7 +233,7 @@ void RedisConnection::Receive() {
 // One read, and the replies that it completed. `more`: there may be something left to read.
 Status RedisConnection::ReceiveSome(bool* more) {
   const iovec space{received_.data(), received_.size()};
-  const ssize_t got = tls_ != nullptr ? tls_->Read(&space, 1) : readv(socket_.get(), &space, 1);
+  const ssize_t got = socket_.Read(&space, 1);
   if (got < 0) {
     *more = errno == EINTR;
     if (errno == EINTR || errno == EAGAIN) return {};
@@ -382,9 +361,8 @@ std::vector<RedisConnection::OperationPtr> RedisConnection::Shut(const Status& s
   phase_ = Phase::kClosed;
   closed_status_ = status;
   timer_.Cancel();
-  loop_.Remove(watch_id_, socket_.get());
-  if (tls_ != nullptr) tls_->SayGoodbye();
-  shutdown(socket_.get(), SHUT_RDWR);
+  loop_.Remove(watch_id_, socket_.fd());
+  socket_.End();
   std::vector<OperationPtr> operations;
   for (Sent& each : sent_) {
     if (each.operation) operations.push_back(std::move(each.operation));

@@ -19,19 +19,16 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/file_descriptor.h"
 #include "base/runtime.h"
 #include "base/status.h"
 #include "drive/drive.h"
+#include "kinetic/drive_socket.h"
 #include "kinetic/io.h"
 #include "kinetic/io_loop.h"
 #include "redis/reply.h"
 #include "redis/scripts.h"
 
 namespace pinstripe {
-
-class TlsClient;
-class TlsStream;
 
 // A command and who waits for its reply. Each is answered once.
 class RedisOperation {
@@ -98,8 +95,8 @@ class RedisConnection final : public IoLoop::Handler,
                                                         const SocketAddress& address,
                                                         std::shared_ptr<const Options> options,
                                                         Owner& owner);
-  RedisConnection(IoLoop& loop, FileDescriptor socket, std::unique_ptr<TlsStream> tls,
-                  std::shared_ptr<const Options> options, Owner& owner);
+  RedisConnection(IoLoop& loop, DriveSocket socket, std::shared_ptr<const Options> options,
+                  Owner& owner);
   ~RedisConnection() override;
 
   // Any thread, after OnGreeting(). EHOSTUNREACH once the connection is lost.
@@ -133,10 +130,9 @@ class RedisConnection final : public IoLoop::Handler,
     std::string rest;
     size_t size() const { return head.size() + value.size() + rest.size(); }
   };
-  enum class Phase { kConnecting, kShakingHands, kOpen, kClosed };
+  enum class Phase { kConnecting, kOpen, kClosed };
 
-  void FinishConnecting();
-  void ShakeHands();
+  void GoOnConnecting();
   void Open();
 
   void Take(OperationPtr operation);
@@ -158,8 +154,7 @@ class RedisConnection final : public IoLoop::Handler,
   std::vector<OperationPtr> Shut(const Status& status);
 
   IoLoop& loop_;
-  const FileDescriptor socket_;
-  const std::unique_ptr<TlsStream> tls_;
+  DriveSocket socket_;
   const std::shared_ptr<const Options> options_;
   Owner& owner_;
   uint64_t watch_id_ = 0;

@@ -526,40 +526,23 @@ OperationPtr RedisDrive::Link::NewChange(RedisScript script, std::vector<std::st
 // --- The drive
 
 RedisDrive::RedisDrive(KineticIo& io, Options options)
-    : io_(io), link_(std::make_shared<Link>(io, std::move(options))) {
-  link_->Start();
-}
+    : io_(io),
+      link_(std::make_unique<CurrentLink<Link>>(std::make_shared<Link>(io, std::move(options)))) {}
 
-RedisDrive::~RedisDrive() {
-  // Those before it have nothing under way, but may have been told to stop only just now.
-  std::vector<std::shared_ptr<Link>> links = former_;
-  links.push_back(link_);
-  for (const auto& link : links) {
-    link->loop().PostAndWait([&link] { link->Stop("the drive is being shut down"); });
-  }
-}
+RedisDrive::~RedisDrive() = default;
 
 void RedisDrive::Redirect(const Options& way) {
-  std::shared_ptr<Link> former;
-  {
-    const MutexLock lock(mutex_);
-    Options options = link_->options();
+  link_->Replace([&](const Link& former) {
+    Options options = former.options();
     options.addresses = way.addresses;
     options.user = way.user;
     options.password = way.password;
     options.tls = way.tls;
-    former = std::exchange(link_, std::make_shared<Link>(io_, std::move(options)));
-    former_.push_back(former);
-    link_->Start();
-  }
-  former->loop().Post(
-      [former] { former->Stop("the configuration has another address or password"); });
+    return std::make_shared<Link>(io_, std::move(options));
+  });
 }
 
-std::shared_ptr<RedisDrive::Link> RedisDrive::link() const {
-  const MutexLock lock(mutex_);
-  return link_;
-}
+std::shared_ptr<RedisDrive::Link> RedisDrive::link() const { return link_->get(); }
 
 std::string_view RedisDrive::name() const { return link()->name(); }
 DriveCapabilities RedisDrive::capabilities() const { return kCapabilities; }
@@ -571,13 +554,7 @@ std::string RedisDrive::WhyAway() const {
   return why.empty() ? Drive::WhyAway() : why;
 }
 
-// Each link that was left counts once more.
-uint64_t RedisDrive::CountLosses() const {
-  const MutexLock lock(mutex_);
-  uint64_t losses = link_->CountLosses();
-  for (const auto& former : former_) losses += former->CountLosses() + 1;
-  return losses;
-}
+uint64_t RedisDrive::CountLosses() const { return link_->CountLosses(); }
 
 void RedisDrive::Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) {
   Status valid = CheckKey(key);

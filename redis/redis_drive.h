@@ -20,7 +20,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/mutex.h"
 #include "base/runtime.h"
 #include "base/status.h"
 #include "drive/drive.h"
@@ -28,6 +27,8 @@
 
 namespace pinstripe {
 
+template <typename Link>
+class CurrentLink;
 class TlsClient;
 class RedisOperation;
 
@@ -86,9 +87,7 @@ class RedisDrive final : public Drive {
   std::shared_ptr<Link> link() const;
 
   KineticIo& io_;
-  mutable Mutex mutex_;
-  std::shared_ptr<Link> link_ GUARDED_BY(mutex_);
-  std::vector<std::shared_ptr<Link>> former_ GUARDED_BY(mutex_);  // stopped
+  std::unique_ptr<CurrentLink<Link>> link_;
 };
 
 }  // namespace pinstripe
