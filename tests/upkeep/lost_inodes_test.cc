@@ -227,6 +227,66 @@ TEST_F(LostInodesTest, TheNameOfWhatHasACopyLeftIsNotTaken) {
   EXPECT_EQ(ContentsNow("/file"), "the only copy");
 }
 
+// Its first write was given up, so that its first slot has what was to be there instead, and it was
+// written in the second. Drives that went back to the first do not make it one that never was.
+TEST_F(LostInodesTest, AnInodeWhoseFirstWriteWasGivenUpIsLostAllTheSame) {
+  const InodeId id = Upload("file", Pattern(1, 2 * kTestBlock));
+  const std::string contents = InodeOf(id).Encode(id);
+  LoseInode(id);
+  RegisterStore& registers = host_.cluster->registers();
+  const uint32_t group = host_.cluster->GroupOfObject(id);
+  const std::string key = Writer().Raw("I").U64(id).Take();
+  const std::string record =
+      Writer().Raw(ClusterPrefix("test")).Raw("R").U32(group).Raw(key).Take();
+  const auto on = [&](DriveId drive) {
+    Gather<Result<pinstripe::Record>> gets(sim_);
+    machines_.memory(drive).Get(record, {}, Time::max(), gets.Ask(0));
+    return gets.Next(Time::max())->value;
+  };
+
+  // No replica gets its companion, so none takes it.
+  Companions companions;
+  for (const Drive* drive : host_.cluster->Replicas(group).drives) {
+    companions.all.push_back({drive, {"companion", Expected::Version("1")}});
+  }
+  companions.send = [] {};
+  companions.least = 3;
+  const auto given_up = registers.ChangeBound({{group, key}, {}, contents, &companions});
+  ASSERT_TRUE(given_up.otherwise) << given_up.why.message();
+  sim_.Sleep(seconds(5));
+  std::map<DriveId, pinstripe::Record> first;
+  for (DriveId drive = 1; drive <= machines_.size(); ++drive) {
+    if (const auto found = on(drive); found.has_value()) first.emplace(drive, *found);
+  }
+  ASSERT_GE(first.size(), 3u);
+  ASSERT_TRUE(registers.Change({group, key}, given_up.now, contents).applied());
+  sim_.Sleep(seconds(5));
+  EXPECT_THAT(Problems(Check()), IsEmpty());
+
+  // Three go back, and the others are too late for whoever does not wait for all.
+  size_t back = 0;
+  for (DriveId drive = 1; drive <= machines_.size(); ++drive) {
+    if (!first.contains(drive) || back == 3) {
+      MakeLate(drive);
+      continue;
+    }
+    ++back;
+    const pinstripe::Record& was = first.at(drive);
+    Gather<Status> puts(sim_);
+    machines_.memory(drive).Put(
+        {.key = record, .value = was.value, .version = was.version, .tag = was.tag}, Time::max(),
+        puts.Ask(0));
+    ASSERT_OK(puts.Next(Time::max())->value);
+  }
+  EXPECT_THAT(Problems(Check()), testing::ElementsAre("lost-inode /file"));
+  const size_t shards = CountShards();
+  for (int run = 0; run < 3; ++run) {
+    const CollectReport collected = Collect();
+    EXPECT_EQ(collected.shards + collected.entries + collected.inodes, 0u);
+  }
+  EXPECT_EQ(CountShards(), shards);
+}
+
 // Nor does who makes a directory of that name.
 TEST_F(LostInodesTest, ALostDirectoryWhoseNameWasGivenToAnotherKeepsWhatIsInIt) {
   const InodeId a = MakeDirectory("a");
