@@ -109,6 +109,11 @@ std::optional<std::pair<StripeId, uint8_t>> ParseShardKey(std::string_view prefi
 }
 
 std::string DescribeStripe(const StripeId& id) {
+  for (const int bit : {63, 62}) {
+    if (id.block < uint64_t{1} << bit) continue;
+    return fmt::format("block 2^{} + {} of object {:016x}", bit, id.block - (uint64_t{1} << bit),
+                       id.object);
+  }
   return fmt::format("block {} of object {:016x}", id.block, id.object);
 }
 

@@ -21,7 +21,8 @@ std::string ShardKey(std::string_view prefix, const StripeId& id, int shard);
 std::optional<std::pair<StripeId, uint8_t>> ParseShardKey(std::string_view prefix,
                                                           std::string_view key);
 
-// "block 3 of object 00000000000000ab", for messages.
+// "block 3 of object 00000000000000ab", for messages. Numbers that are of no block of contents are
+// written as docs/format.md does: "block 2^62 + 3".
 std::string DescribeStripe(const StripeId& id);
 
 // The tag of every record: U32(CRC32C(value)).

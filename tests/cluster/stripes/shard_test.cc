@@ -44,6 +44,15 @@ TEST(Shard, ItsKeyAndDescriptorNeverChange) {
       "0d9c378c");
 }
 
+TEST(Shard, ItsStripeIsNamedAsTheFormatNamesIt) {
+  const auto name = [](uint64_t block) {
+    return DescribeStripe({.object = 0xab, .block = block, .write = {}});
+  };
+  EXPECT_EQ(name(3), "block 3 of object 00000000000000ab");
+  EXPECT_EQ(name((uint64_t{1} << 62) + 7), "block 2^62 + 7 of object 00000000000000ab");
+  EXPECT_EQ(name(uint64_t{1} << 63), "block 2^63 + 0 of object 00000000000000ab");
+}
+
 TEST(Shard, ABlockIsCutIntoEqualShardsOfWholeLines) {
   const StripeLayout layout{4, 2, 1 << 20};
   EXPECT_EQ(layout.ShardBytesOf(1), 64u);
