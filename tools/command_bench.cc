@@ -7,7 +7,7 @@
 
 #include "base/try.h"
 #include "cluster/config.h"
-#include "kinetic/io.h"
+#include "redis/address.h"
 #include "tools/commands.h"
 #include "tools/data_load.h"
 #include "tools/drive_load.h"
@@ -35,28 +35,20 @@ struct DriveBenchOptions {
 };
 
 // Where the drive is and how it is spoken to: from a configuration, or from the URL.
-Result<KineticDrive::Options> DriveOf(const DriveBenchOptions& options) {
+Result<DriveConfig> DriveOf(const DriveBenchOptions& options) {
   constexpr std::string_view kScheme = "kinetic://";
-  KineticDrive::Options drive;
   if (options.config.empty()) {
     std::string address = options.url;
     if (address.starts_with(kScheme)) address.erase(0, kScheme.size());
     while (address.ends_with('/')) address.pop_back();
-    TRY(ParseDriveAddress(address));
-    drive.name = address;
-    drive.addresses = {address};
-    drive.identity = options.credentials.identity;
-    drive.key = options.credentials.key;
+    TRY(ParseAnyDriveAddress(address));
+    DriveConfig drive{.addresses = {address}, .credentials = options.credentials};
+    if (drive.IsRedis() && TRY(ParseRedisAddress(address)).tls) drive.tls.emplace();
     return drive;
   }
   const ClusterConfig config = TRY(ClusterConfig::Load(options.config));
   for (const DriveConfig& one : config.drives) {
-    if (one.id != options.drive) continue;
-    drive.name = fmt::format("drive {}", one.id);
-    drive.addresses = one.addresses;
-    drive.identity = one.credentials.identity;
-    drive.key = one.credentials.key;
-    return drive;
+    if (one.id == options.drive) return one;
   }
   return Fail(EINVAL, "{} has no drive {}; give one of its ids with --drive", options.config,
               options.drive);
@@ -95,7 +87,7 @@ std::string Number(double number, int digits) {
 }
 
 void PrintHeader(const DriveLoad& load) {
-  fmt::print("{}: {} connection{}, {} operations under way on each, {}{}\n", load.drive.name,
+  fmt::print("{}: {} connection{}, {} operations under way on each, {}{}\n", load.name,
              load.connections, load.connections == 1 ? "" : "s", load.depth,
              load.durability == Durability::kWriteBack ? "write-back" : "write-through",
              load.daemon == 0 ? "" : fmt::format("; the daemon is process {}", load.daemon));
@@ -125,6 +117,8 @@ void PrintRow(const DriveLoadResult& result, const DriveLoad& load) {
 Result<int> BenchDrive(Runtime& runtime, DriveBenchOptions& options) {
   DriveLoad& load = options.load;
   load.drive = TRY(DriveOf(options));
+  load.name =
+      options.config.empty() ? load.drive.addresses[0] : fmt::format("drive {}", load.drive.id);
   load.daemon = DaemonAt(load.drive.addresses[0]).value_or(0);
   load.durability =
       options.sync == "write-back" ? Durability::kWriteBack : Durability::kWriteThrough;
@@ -147,7 +141,9 @@ Result<int> BenchDrive(Runtime& runtime, DriveBenchOptions& options) {
 void AddDrive(CLI::App& bench, Action& chosen) {
   auto options = std::make_shared<DriveBenchOptions>();
   CLI::App* drive = bench.add_subcommand("drive", "One Kinetic drive: operations, latencies, CPU");
-  CLI::Option* url = drive->add_option("--url", options->url, "The drive: [kinetic://]HOST[:PORT]");
+  CLI::Option* url =
+      drive->add_option("--url", options->url,
+                        "The drive: [kinetic://]HOST[:PORT], or redis://HOST[:PORT][/DATABASE]");
   CLI::Option* config = drive->add_option("--config", options->config, "Or a cluster.toml, with");
   drive->add_option("--drive", options->drive, "the id of one of its drives")->needs(config);
   url->excludes(config);

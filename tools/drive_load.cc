@@ -14,7 +14,9 @@
 #include "base/coding.h"
 #include "base/mutex.h"
 #include "base/try.h"
+#include "cluster/connect.h"
 #include "kinetic/io.h"
+#include "kinetic/kinetic_drive.h"
 #include "tools/process_use.h"
 
 namespace pinstripe {
@@ -65,6 +67,8 @@ std::vector<uint32_t> InOrder(DriveLoadOrder order, uint32_t count, Runtime& run
   return numbers;
 }
 
+constexpr Duration kConnectTimeout = std::chrono::seconds(5);
+
 std::string Key(uint32_t number) { return fmt::format("{}{:08}", kPrefix, number); }
 
 double Quantile(std::vector<float>& sorted, double part) {
@@ -75,13 +79,13 @@ double Quantile(std::vector<float>& sorted, double part) {
 class Bench {
  public:
   Bench(Runtime& runtime, const DriveLoad& load)
-      : runtime_(runtime), load_(load), io_(runtime, {.threads = load.connections}) {
-    for (int i = 0; i < load.connections; ++i) {
-      drives_.push_back(std::make_unique<KineticDrive>(io_, load.drive));
-    }
-  }
+      : runtime_(runtime), load_(load), io_(runtime, {.threads = load.connections}) {}
 
   Status Run(const std::function<void(const DriveLoadResult&)>& measured) {
+    const DriveFactory factory = RealDriveFactory(io_, kConnectTimeout);
+    for (int i = 0; i < load_.connections; ++i) {
+      drives_.push_back(TRY(factory(load_.drive, "", nullptr)));
+    }
     TRY(RemoveAll());
     const Status status = RunAll(measured);
     const Status removed = RemoveAll();
@@ -95,7 +99,7 @@ class Bench {
   // Keeps `depth` operations going on each connection until the time is over or `most` were
   // started.
   struct Flow {
-    std::function<void(KineticDrive&, uint64_t, Done)> start;
+    std::function<void(Drive&, uint64_t, Done)> start;
     uint64_t most = UINT64_MAX;
     Time end{};
     std::atomic<uint64_t> started = 0;
@@ -175,7 +179,7 @@ class Bench {
 
   std::shared_ptr<Flow> NewFlow(DriveLoadOp op) {
     auto flow = std::make_shared<Flow>();
-    flow->start = [this, op](KineticDrive& drive, uint64_t number, Done done) {
+    flow->start = [this, op](Drive& drive, uint64_t number, Done done) {
       Start(drive, op, order_[number % order_.size()], std::move(done));
     };
     flow->finished = runtime_.NewSignal();
@@ -219,7 +223,7 @@ class Bench {
     if (--flow->running == 0) flow->finished->Set();
   }
 
-  void Start(KineticDrive& drive, DriveLoadOp op, uint32_t number, Done done) {
+  void Start(Drive& drive, DriveLoadOp op, uint32_t number, Done done) {
     const Time deadline = runtime_.Now() + kPatience;
     const auto moved = [done](const Result<Record>& record) {
       done(record ? Result<uint64_t>(record->value.size()) : tl::unexpected(record.error()));
@@ -244,16 +248,20 @@ class Bench {
         });
       case DriveLoadOp::kNext:
       case DriveLoadOp::kPrevious: {
+        auto* const kinetic = dynamic_cast<KineticDrive*>(&drive);
+        if (kinetic == nullptr) {
+          return done(Fail(ENOTSUP, "{} has no operation '{}'", drive.name(), NameOf(op)));
+        }
         // From just beside the key, so that it is this key that is found.
         const bool previous = op == DriveLoadOp::kPrevious;
         std::string beside = previous      ? Key(number) + "-"
                              : number == 0 ? std::string(kPrefix)
                                            : Key(number - 1);
-        return drive.GetNeighbour(std::move(beside), previous, deadline,
-                                  [done](const Result<KeyedRecord>& found) {
-                                    done(found ? Result<uint64_t>(found->record.value.size())
-                                               : tl::unexpected(found.error()));
-                                  });
+        return kinetic->GetNeighbour(std::move(beside), previous, deadline,
+                                     [done](const Result<KeyedRecord>& found) {
+                                       done(found ? Result<uint64_t>(found->record.value.size())
+                                                  : tl::unexpected(found.error()));
+                                     });
       }
       case DriveLoadOp::kRange:
         return drive.Range(Key(number), std::string(kPrefixEnd), kMaxRangeKeys, /*reverse=*/false,
@@ -286,7 +294,7 @@ class Bench {
       auto flow = NewFlow(DriveLoadOp::kDelete);
       flow->most = found.size();
       flow->end = Time::max();
-      flow->start = [&](KineticDrive& drive, uint64_t number, Done done) {
+      flow->start = [&](Drive& drive, uint64_t number, Done done) {
         drive.Delete(found[number], Expected::Any(), Durability::kWriteBack,
                      runtime_.Now() + kPatience, [done](const Status& status) {
                        done(status.ok() ? Result<uint64_t>(0) : tl::unexpected(status));
@@ -300,7 +308,7 @@ class Bench {
   Runtime& runtime_;
   const DriveLoad& load_;
   KineticIo io_;
-  std::vector<std::unique_ptr<KineticDrive>> drives_;
+  std::vector<std::unique_ptr<Drive>> drives_;
   std::vector<uint32_t> order_;
   SharedBytes value_;
   std::string tag_;

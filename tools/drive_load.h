@@ -1,4 +1,4 @@
-// DriveLoad: operations of one kind at a time on one Kinetic drive, as fast as it answers, and what
+// DriveLoad: operations of one kind at a time on one drive, as fast as it answers, and what
 // they cost. What `pinstripe bench drive` runs.
 //
 // All keys begin with "pinstripe-bench/" and are removed before and after; nothing else on the
@@ -14,8 +14,8 @@
 
 #include "base/runtime.h"
 #include "base/status.h"
+#include "cluster/config.h"
 #include "drive/drive.h"
-#include "kinetic/kinetic_drive.h"
 
 namespace pinstripe {
 
@@ -24,8 +24,8 @@ enum class DriveLoadOp {
   kGet,
   kMissing,  // a get of what is not there
   kHead,
-  kNext,      // the record after a key
-  kPrevious,  // the record before one
+  kNext,      // the record after a key; ENOTSUP: not of a Redis store
+  kPrevious,  // the record before one; likewise
   kRange,     // 200 keys from one on
   kDelete,
 };
@@ -41,7 +41,8 @@ std::string_view NameOf(DriveLoadOrder order);
 Result<uint32_t> ParseValueSize(std::string_view text);
 
 struct DriveLoad {
-  KineticDrive::Options drive;
+  std::string name;
+  DriveConfig drive;
   std::vector<DriveLoadOp> ops;        // in this order
   std::vector<uint32_t> value_bytes;   // all of this for each,
   std::vector<DriveLoadOrder> orders;  // and for each of these

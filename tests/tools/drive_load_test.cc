@@ -20,8 +20,7 @@ class DriveLoadTest : public testing::Test {
   DriveLoadTest() {
     const Result<uint16_t> port = server_->Listen("127.0.0.1", 0, service_);
     EXPECT_OK(port);
-    load_.drive = {
-        .name = "drive", .addresses = {fmt::format("127.0.0.1:{}", *port)}, .key = "asdfasdf"};
+    load_.drive = {.id = 1, .addresses = {fmt::format("127.0.0.1:{}", *port)}};
     load_.length = std::chrono::milliseconds(10);
     load_.records = 40;
     port_ = *port;
@@ -69,7 +68,7 @@ TEST_F(DriveLoadTest, EveryOperationIsMeasuredInEveryOrderAndSize) {
 }
 
 TEST_F(DriveLoadTest, AFailureEndsItAndIsTold) {
-  load_.drive.key = "wrong";
+  load_.drive.credentials.key = "wrong";
   load_.ops = {DriveLoadOp::kPut};
   load_.orders = {DriveLoadOrder::kSequential};
   load_.value_bytes = {1};
