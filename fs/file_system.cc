@@ -344,7 +344,11 @@ class ClusterFileSystem final : public FileSystem {
     // Who changed it here before it was known to be open may be gone, and what was seen older.
     const bool is_changed = records().ChangedSince(place.id, begun);
     TRY(is_changed ? state->Refresh() : state->Refresh(place.inode));
-    if (request.truncate) TRY(handle->Truncate(0));
+    if (request.truncate) {
+      TRY(handle->Truncate(0));
+    } else if (request.access == Access::kRead) {
+      handle->ExpectReading();
+    }
     return handle;
   }
 

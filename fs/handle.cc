@@ -100,6 +100,11 @@ Status Handle::Close() {
   return status;
 }
 
+void Handle::ExpectReading() {
+  const uint64_t size = state_->Size();
+  if (size > 0 && size <= kCellBytes) state_->ReadAhead(0, size, *ahead_);
+}
+
 Status Handle::CheckWritable() const {
   if (writes_) return {};
   return Fail(EBADF, "inode {:016x} was opened for reading only", state_->id());

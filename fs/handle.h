@@ -30,7 +30,9 @@ class Handle final : public OpenFile {
   ~Handle() override { Release(); }
 
   void MarkWritten() { wrote_ = true; }
-  // The file is likely to be one small block, and to be read.
+  // The file is likely to be read: what is small is asked for now, while the host tells its client
+  // that it is open. `place`: where that is likely to be, before the inode was read.
+  void ExpectReading();
   void ExpectReading(const BlockPlace& place) { state_->ReadAheadAt(place, *ahead_); }
 
   Result<size_t> Read(uint64_t offset, MutableBytes out) override;

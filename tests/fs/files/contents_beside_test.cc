@@ -137,6 +137,22 @@ TEST_F(ContentsBesideTest, AnUploadWaitsTwiceAndACloseOnce) {
   EXPECT_EQ(count([&] { ReadAll(**there); }), 1);
 }
 
+// A gateway tells its client that the file is open, and then the client asks for it.
+TEST_F(ContentsBesideTest, WhatAPathLeadsToIsOnItsWayWhenItIsOpen) {
+  constexpr auto kOneWay = std::chrono::milliseconds(50);
+  ASSERT_OK(Upload(*fs_, "beside", Pattern(1, kSmall)));
+  Host other = NewHost();
+  for (DriveId id = 1; id <= machines_.size(); ++id) {
+    machines_.drive(id).Set({.least_latency = kOneWay, .most_latency = kOneWay});
+  }
+  auto file = other->OpenPath({.path = "/beside"});
+  ASSERT_OK(file);
+  sim_.Sleep(2 * kOneWay);
+  const Time before = sim_.Now();
+  EXPECT_EQ(ReadAll(**file), Pattern(1, kSmall));
+  EXPECT_LT(sim_.Now() - before, kOneWay) << "nobody asked a drive";
+}
+
 // `cp -r` and `grep -r`: whoever has just listed it waits once to open it and to read all of it.
 TEST_F(ContentsBesideTest, WhatWasJustListedIsReadWithOneWait) {
   constexpr auto kOneWay = std::chrono::milliseconds(50);
