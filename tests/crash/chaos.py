@@ -905,6 +905,7 @@ def main():
     parser.add_argument("--drives", type=int, default=8)
     parser.add_argument("--data", type=int, default=4, help="k of the cluster's layout")
     parser.add_argument("--away", type=int, default=2, help="its m: 2 or more")
+    parser.set_defaults(redis=0)  # of the drives: its trials are for drives of ours
     parser.add_argument("--flood", type=int, default=1000000, help="requests")
     parser.add_argument("--lie", choices=["byte", "file"], help="what is made wrong at the end, which has to be noticed")
     options = parser.parse_args()
