@@ -309,11 +309,14 @@ class RedisDrive::Link final : public DriveLink<RedisConnection> {
                                                          const SocketAddress& address) override {
     return RedisConnection::Start(loop(), host, address, connection_options_, *this);
   }
-  // Calls with an answer, if the connection that was asked is still the one that is tried.
+  // Calls with an answer, if the connection that was asked is still the one that is tried. What is
+  // on its way to it may come back when the link is gone.
   template <typename Answer>
   std::function<void(const Answer&)> WhileTrying(std::function<void(const Answer&)> go_on) {
-    return [this, asked = trying().get(), go_on = std::move(go_on)](const Answer& answer) {
-      if (trying().get() == asked) go_on(answer);
+    return [this, weak = weak_from_this(), asked = trying().get(),
+            go_on = std::move(go_on)](const Answer& answer) {
+      const auto self = weak.lock();
+      if (self != nullptr && trying().get() == asked) go_on(answer);
     };
   }
   void OnTold(const Told& told);
