@@ -3,7 +3,6 @@
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cerrno>
 #include <utility>
@@ -21,7 +20,7 @@ namespace {
 
 using Kind = KineticOperation::Kind;
 
-constexpr size_t kBatch = 32;         // operations encoded at a time, and sent in one call
+constexpr size_t kBatch = SendQueue::kAtOnce;  // operations encoded at a time
 constexpr int kBatchesForOthers = 8;  // that a submitting thread sends before the loop takes over
 constexpr int kReadsAtOnce = 16;      // before the loop looks after other connections
 constexpr Duration kBusyDelay = std::chrono::milliseconds(20);
@@ -162,16 +161,16 @@ void KineticConnection::SendAll() {
         return;
       }
     }
-    for (const Numbered& each : batch) outgoing_.push_back(Encode(each));
-    const Written written = Write();
-    if (written == Written::kFailed) {
+    for (const Numbered& each : batch) outgoing_.Add(Encode(each));
+    const SendQueue::Written written = outgoing_.WriteTo(socket_);
+    if (written == SendQueue::Written::kFailed) {
       // The receiving side finds the end, after what the peer had still to say, and ends it all.
       socket_.Shut();
       const MutexLock lock(mutex_);
       sending_ = false;
       return;
     }
-    if (written == Written::kAll) continue;
+    if (written == SendQueue::Written::kAll) continue;
     {
       const MutexLock lock(mutex_);
       blocked_ = true;
@@ -203,7 +202,7 @@ std::vector<KineticConnection::Numbered> KineticConnection::TakeBatch() {
   return batch;
 }
 
-KineticConnection::Outgoing KineticConnection::Encode(const Numbered& numbered) {
+SendQueue::Message KineticConnection::Encode(const Numbered& numbered) {
   const KineticOperation& operation = *numbered.operation;
   kinetic::Command& command = encoded_->command;
   command.Clear();
@@ -218,43 +217,6 @@ KineticConnection::Outgoing KineticConnection::Encode(const Numbered& numbered) 
   SharedBytes value = operation.value();
   std::string head = SignedFrame(command, options_->identity, options_->key, value.size());
   return {std::move(head), std::move(value)};
-}
-
-KineticConnection::Written KineticConnection::Write() {
-  while (!outgoing_.empty()) {
-    std::array<iovec, 2 * kBatch> parts;
-    size_t count = 0;
-    size_t skip = outgoing_done_;
-    const auto add = [&](Bytes bytes) {
-      const size_t skipped = std::min(skip, bytes.size());
-      skip -= skipped;
-      bytes = bytes.subspan(skipped);
-      if (!bytes.empty()) parts[count++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
-    };
-    for (size_t i = 0; i < std::min(outgoing_.size(), kBatch); ++i) {
-      add(AsBytes(outgoing_[i].head));
-      add(outgoing_[i].value);
-    }
-    const ssize_t written = socket_.Write(parts.data(), static_cast<int>(count));
-    if (written >= 0) {
-      Consume(static_cast<size_t>(written));
-    } else if (errno == EAGAIN) {
-      return Written::kBlocked;
-    } else if (errno != EINTR) {
-      return Written::kFailed;
-    }
-  }
-  return Written::kAll;
-}
-
-void KineticConnection::Consume(size_t bytes) {
-  outgoing_done_ += bytes;
-  while (!outgoing_.empty()) {
-    const size_t size = outgoing_.front().head.size() + outgoing_.front().value.size();
-    if (outgoing_done_ < size) return;
-    outgoing_done_ -= size;
-    outgoing_.pop_front();
-  }
 }
 
 // --- Receiving

@@ -44,6 +44,7 @@
 #include "kinetic/io.h"
 #include "kinetic/io_loop.h"
 #include "kinetic/operation.h"
+#include "kinetic/send_queue.h"
 #include "kinetic/send_together.h"
 #include "kinetic/waited_requests.h"
 
@@ -139,12 +140,7 @@ class KineticConnection final : public IoLoop::Handler,
     uint64_t sequence;
     KineticOperationPtr operation;
   };
-  struct Outgoing {
-    std::string head;  // frame header and message
-    SharedBytes value;
-  };
   enum class Phase { kConnecting, kGreeting, kOpen, kClosed };
-  enum class Written { kAll, kBlocked, kFailed };
   struct Scratch;  // protobuf messages, kept for their memory
   struct Unconfirmed;
 
@@ -152,9 +148,7 @@ class KineticConnection final : public IoLoop::Handler,
   void Pump();
   void SendAll();
   std::vector<Numbered> TakeBatch() REQUIRES(mutex_);
-  Outgoing Encode(const Numbered& numbered);
-  Written Write();
-  void Consume(size_t bytes);
+  SendQueue::Message Encode(const Numbered& numbered);
 
   // Receiving; loop thread.
   void GoOnConnecting();
@@ -222,8 +216,7 @@ class KineticConnection final : public IoLoop::Handler,
   RecordHead identity_head_;
 
   // Of whoever is sending:
-  std::deque<Outgoing> outgoing_;
-  size_t outgoing_done_ = 0;  // bytes of the first one
+  SendQueue outgoing_;
   std::unique_ptr<Scratch> encoded_;
 
   Mutex mutex_;

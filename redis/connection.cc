@@ -3,7 +3,6 @@
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -13,7 +12,6 @@
 namespace pinstripe {
 namespace {
 
-constexpr size_t kBatch = 32;     // commands sent in one call
 constexpr int kReadsAtOnce = 16;  // before the loop looks after other connections
 constexpr size_t kReadBytes = 256 << 10;
 constexpr int kMostAllowances = 4;  // of an operation, while other answers come
@@ -80,6 +78,7 @@ void RedisConnection::Submit(OperationPtr operation) {
 
 void RedisConnection::Take(OperationPtr operation) {
   std::vector<OperationPtr> all = std::move(operation->followers);
+  for (const OperationPtr& each : all) each->leader = operation;
   all.insert(all.begin(), std::move(operation));
   for (OperationPtr& each : all) {
     if (phase_ == Phase::kClosed) {
@@ -98,21 +97,30 @@ void RedisConnection::Pump() {
   const Time now = loop_.runtime().Now();
   while (phase_ == Phase::kOpen && !blocked_) {
     while (!waiting_.empty() && sent_.size() < options_->max_in_flight &&
-           outgoing_.size() < kBatch) {
+           outgoing_.size() < SendQueue::kAtOnce) {
       OperationPtr operation = std::move(waiting_.front());
       waiting_.pop_front();
-      outgoing_.push_back(Encode(*operation));
+      outgoing_.Add(Encode(*operation));
       const Duration allowance =
           std::clamp(operation->deadline() - now, Duration(), kLongestAllowance);
       sent_.push_back(
           {operation, operation->deadline(), allowance, now, now + kMostAllowances * allowance});
     }
-    if (outgoing_.empty() || !Write()) return;
+    if (outgoing_.empty()) return;
+    switch (outgoing_.WriteTo(socket_)) {
+      case SendQueue::Written::kAll: break;
+      case SendQueue::Written::kBlocked:
+        blocked_ = true;
+        return loop_.Change(watch_id_, socket_.fd(), kEvents | EPOLLOUT);
+      case SendQueue::Written::kFailed:
+        // The receiving side finds the end, after what the peer had still to say, and ends it all.
+        return socket_.Shut();
+    }
   }
 }
 
-RedisConnection::Outgoing RedisConnection::Encode(const RedisOperation& operation) const {
-  Outgoing outgoing;
+SendQueue::Message RedisConnection::Encode(const RedisOperation& operation) const {
+  SendQueue::Message outgoing;
   const bool has_store = operation.script && *operation.script != RedisScript::kConnect;
   const size_t words = operation.words.size() + (operation.script ? 3 + operation.keys.size() : 0) +
                        (has_store ? 1 : 0);
@@ -143,46 +151,6 @@ RedisConnection::Outgoing RedisConnection::Encode(const RedisOperation& operatio
     out->append(word).append("\r\n");
   }
   return outgoing;
-}
-
-bool RedisConnection::Write() {
-  while (!outgoing_.empty()) {
-    std::array<iovec, 3 * kBatch> parts;
-    size_t count = 0;
-    size_t skip = outgoing_done_;
-    const auto add = [&](Bytes bytes) {
-      const size_t skipped = std::min(skip, bytes.size());
-      skip -= skipped;
-      bytes = bytes.subspan(skipped);
-      if (!bytes.empty()) parts[count++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
-    };
-    for (size_t i = 0; i < std::min(outgoing_.size(), kBatch); ++i) {
-      add(AsBytes(outgoing_[i].head));
-      add(outgoing_[i].value);
-      add(AsBytes(outgoing_[i].rest));
-    }
-    const ssize_t written = socket_.Write(parts.data(), static_cast<int>(count));
-    if (written >= 0) {
-      Consume(static_cast<size_t>(written));
-    } else if (errno == EAGAIN) {
-      blocked_ = true;
-      loop_.Change(watch_id_, socket_.fd(), kEvents | EPOLLOUT);
-      return false;
-    } else if (errno != EINTR) {
-      // The receiving side finds the end, after what the peer had still to say, and ends it all.
-      socket_.Shut();
-      return false;
-    }
-  }
-  return true;
-}
-
-void RedisConnection::Consume(size_t bytes) {
-  outgoing_done_ += bytes;
-  while (!outgoing_.empty() && outgoing_done_ >= outgoing_.front().size()) {
-    outgoing_done_ -= outgoing_.front().size();
-    outgoing_.pop_front();
-  }
 }
 
 // --- Receiving
@@ -261,6 +229,13 @@ Status RedisConnection::HandleReply(RedisReply reply) {
       reply.text().starts_with("NOSCRIPT")) {
     operation.sends_text = true;  // it has run nothing of it, and learns it with this
     waiting_.push_front(sent.operation);
+    return {};
+  }
+  if (const OperationPtr leader = operation.leader.lock(); leader && leader->sends_text) {
+    // What it follows goes once more, so it has told what was before that.
+    operation.leader.reset();
+    const auto place = std::ranges::find(waiting_, leader);
+    waiting_.insert(place == waiting_.end() ? waiting_.begin() : place + 1, sent.operation);
     return {};
   }
   Count(sent, reply);
@@ -370,7 +345,7 @@ std::vector<RedisConnection::OperationPtr> RedisConnection::Shut(const Status& s
   for (OperationPtr& each : waiting_) operations.push_back(std::move(each));
   sent_.clear();
   waiting_.clear();
-  outgoing_.clear();
+  outgoing_.Clear();
   return operations;
 }
 

@@ -25,6 +25,7 @@
 #include "kinetic/drive_socket.h"
 #include "kinetic/io.h"
 #include "kinetic/io_loop.h"
+#include "kinetic/send_queue.h"
 #include "redis/reply.h"
 #include "redis/scripts.h"
 
@@ -46,8 +47,9 @@ class RedisOperation {
   std::vector<std::string> words;  // of the command, where there is no script
   bool sends_text = false;
   bool is_secret = false;  // an error that answers it may repeat its words, and is not told
-  // Sent right behind it on the same connection, each answered by itself.
+  // Executed right after it on the same connection, each answered by itself.
   std::vector<std::shared_ptr<RedisOperation>> followers;
+  std::weak_ptr<RedisOperation> leader;  // that it follows, once they are on their way
   // Bytes that come before those of one of the words, as a part of it.
   SharedBytes value;
   size_t value_word = 0;
@@ -124,12 +126,6 @@ class RedisConnection final : public IoLoop::Handler,
     Time when;
     Time latest;
   };
-  struct Outgoing {
-    std::string head;
-    SharedBytes value;
-    std::string rest;
-    size_t size() const { return head.size() + value.size() + rest.size(); }
-  };
   enum class Phase { kConnecting, kOpen, kClosed };
 
   void GoOnConnecting();
@@ -137,9 +133,7 @@ class RedisConnection final : public IoLoop::Handler,
 
   void Take(OperationPtr operation);
   void Pump();
-  Outgoing Encode(const RedisOperation& operation) const;
-  bool Write();  // false: the socket takes no more now, or the connection is lost
-  void Consume(size_t bytes);
+  SendQueue::Message Encode(const RedisOperation& operation) const;
 
   void Receive();
   Status ReceiveSome(bool* more);
@@ -169,10 +163,9 @@ class RedisConnection final : public IoLoop::Handler,
   Time last_received_{};
   std::deque<OperationPtr> waiting_;
   std::deque<Sent> sent_;  // in their order
-  std::deque<Outgoing> outgoing_;
-  size_t outgoing_done_ = 0;  // bytes of the first one
-  bool blocked_ = false;      // until the socket can take more
-  bool receiving_ = false;    // sends in the end
+  SendQueue outgoing_;
+  bool blocked_ = false;    // until the socket can take more
+  bool receiving_ = false;  // sends in the end
   Time wake_ = Time::max();
   IoLoop::Timer timer_;
 };

@@ -60,14 +60,16 @@ OperationPtr NewScript(Kind kind, RedisScript script, std::vector<std::string> k
   return operation;
 }
 
-Failed Strange() { return Fail(EBADMSG, "it answered something that cannot be understood"); }
+Failed Strange(std::string_view asked) {
+  return Fail(EBADMSG, "its answer to {} cannot be understood", asked);
+}
 
 // --- What scripts answered
 
 // Success where the script did what it was asked for.
 Status StatusOf(const RedisReply& reply) {
   const SharedBytes* word = reply.TextAt(0);
-  if (word == nullptr) return Strange();
+  if (word == nullptr) return Strange("a script");
   const std::string_view text = word->text();
   if (text == "ok") return {};
   if (text == "none") return Fail(ENOENT, "no such key");
@@ -79,13 +81,13 @@ Status StatusOf(const RedisReply& reply) {
     const auto has = ParseFence(version == nullptr ? std::string_view() : version->text());
     return Fail(EREMCHG, "it has cluster version {}", has.value_or(INT64_MAX));
   }
-  return Strange();
+  return Strange("a script");
 }
 
 Result<Record> WholeRecord(const RedisReply& reply) {
   TRY(StatusOf(reply));
   const SharedBytes* stored = reply.TextAt(1);
-  if (stored == nullptr) return Strange();
+  if (stored == nullptr) return Strange("a get");
   Record record = TRY(ParseStored(*stored));
   TRY(CheckSize("it sent a value", record.value.size(), 0, kMaxValueBytes));
   if (record.tag.size() == sizeof(uint32_t) && record.tag != CoveringTag(record.value)) {
@@ -99,10 +101,10 @@ Result<Record> PartOfRecord(const RedisReply& reply, const ValueRange& range) {
   const SharedBytes* value = reply.TextAt(1);
   const SharedBytes* version = reply.TextAt(2);
   const SharedBytes* tag = reply.TextAt(3);
-  if (value == nullptr || version == nullptr || tag == nullptr) return Strange();
+  if (value == nullptr || version == nullptr || tag == nullptr) return Strange("a get");
   const bool fits = value->size() <= std::min<size_t>(range.length, kMaxValueBytes) &&
                     version->size() <= kMaxVersionBytes && tag->size() <= kMaxTagBytes;
-  if (!fits) return Strange();
+  if (!fits) return Strange("a get");
   return Record{
       .version = std::string(version->text()), .tag = std::string(tag->text()), .value = *value};
 }
@@ -133,7 +135,7 @@ Failed WrongKeys() { return Fail(EBADMSG, "it answered with keys that were not a
 
 Result<std::vector<std::string>> KeysOf(const RedisReply& reply, KeyOrder order, uint32_t max) {
   TRY(StatusOf(reply));
-  if (reply.list.size() != 2 || !reply.list[1]->IsList()) return Strange();
+  if (reply.list.size() != 2 || !reply.list[1]->IsList()) return Strange("a range");
   const RedisReply& found = *reply.list[1];
   if (found.list.size() > max) return WrongKeys();
   std::vector<std::string> keys;
@@ -152,7 +154,7 @@ Result<RangeRecord> ListedRecord(std::string_view key, std::string_view kind,
   listed.has_value = kind == "v";
   listed.damaged = kind == "d";
   if (listed.damaged) return listed;
-  if (kind != "v" && kind != "e") return Strange();
+  if (kind != "v" && kind != "e") return Strange("a list");
   Result<Record> record = ParseStored(bytes);
   if (!record || record->value.size() > kMaxValueBytes ||
       (!listed.has_value && !record->value.empty())) {
@@ -165,7 +167,9 @@ Result<RangeRecord> ListedRecord(std::string_view key, std::string_view kind,
 Result<RangeRecords> RecordsOf(const RedisReply& reply, KeyOrder order, uint32_t max) {
   TRY(StatusOf(reply));
   const SharedBytes* more = reply.TextAt(1);
-  if (more == nullptr || reply.list.size() != 3 || !reply.list[2]->IsList()) return Strange();
+  if (more == nullptr || reply.list.size() != 3 || !reply.list[2]->IsList()) {
+    return Strange("a list");
+  }
   const RedisReply& found = *reply.list[2];
   if (found.list.size() % 3 != 0 || found.list.size() / 3 > max) return WrongKeys();
   RangeRecords records;
@@ -174,11 +178,11 @@ Result<RangeRecords> RecordsOf(const RedisReply& reply, KeyOrder order, uint32_t
     const SharedBytes* key = found.TextAt(i);
     const SharedBytes* kind = found.TextAt(i + 1);
     const SharedBytes* bytes = found.TextAt(i + 2);
-    if (key == nullptr || kind == nullptr || bytes == nullptr) return Strange();
+    if (key == nullptr || kind == nullptr || bytes == nullptr) return Strange("a list");
     if (!order.Take(key->text())) return WrongKeys();
     records.records.push_back(TRY(ListedRecord(key->text(), kind->text(), *bytes)));
   }
-  if (records.more && records.records.empty()) return Strange();
+  if (records.more && records.records.empty()) return Strange("a list");
   return records;
 }
 
@@ -242,7 +246,7 @@ RedisOperation::Done OneOf(const std::shared_ptr<Told>& told, Take take) {
 OperationPtr AskInfo(const std::shared_ptr<Told>& told, Time deadline) {
   return NewCommand({"INFO"}, deadline,
                     OneOf(told, [told = told.get()](const RedisReply& reply) -> Status {
-                      if (!reply.IsText()) return Strange();
+                      if (!reply.IsText()) return Strange("INFO");
                       told->info = ParseRedisInfo(reply.text());
                       return {};
                     }));
@@ -266,7 +270,7 @@ std::vector<OperationPtr> AskServer(const std::shared_ptr<Told>& told, Time dead
   questions.push_back(
       NewCommand({"PUBSUB", "NUMSUB", std::string(kSentinelChannel)}, deadline,
                  OneOf(told, [told = told.get()](const RedisReply& reply) -> Status {
-                   if (reply.list.size() != 2) return Strange();
+                   if (reply.list.size() != 2) return Strange("PUBSUB NUMSUB");
                    told->sentinels = reply.list[1]->integer;
                    return {};
                  })));
@@ -302,7 +306,6 @@ class RedisDrive::Link final : public DriveLink<RedisConnection> {
     std::string id;
     std::vector<std::string> starts;
     uint64_t start_count = 0;
-    RedisFacts info;
   };
 
   Result<std::shared_ptr<RedisConnection>> NewConnection(const std::string& host,
@@ -320,9 +323,9 @@ class RedisDrive::Link final : public DriveLink<RedisConnection> {
     };
   }
   void OnTold(const Told& told);
-  void OnStore(const Result<RedisReply>& reply);
+  void OnStore(const Result<RedisReply>& reply, const RedisFacts& info);
   Status LearnStore(const RedisReply& reply);
-  void CheckIdentity();
+  void CheckIdentity(const RedisFacts& info);
   DriveInfo InfoOf(const RedisFacts& info) const;
   // Leaves a server that is not to be relied on any more.
   void GiveUp(const Status& why) {
@@ -378,7 +381,7 @@ void RedisDrive::Link::OnGreeting() {
     const auto learn = [connection = trying().get(), script](const RedisReply& reply) -> Status {
       constexpr size_t kSumBytes = 40;
       if (!reply.IsText() || reply.text().size() != kSumBytes || !IsHex(reply.text())) {
-        return Strange();
+        return Strange("SCRIPT LOAD");
       }
       connection->Know(script, std::string(reply.text()));
       return {};
@@ -403,15 +406,12 @@ void RedisDrive::Link::OnTold(const Told& told) {
   if (run == told.info.end() || run->second.size() > kMostRunBytes || !IsHex(run->second)) {
     return Refuse(Fail(EHOSTUNREACH, "it does not tell its run_id"));
   }
-  {
-    const MutexLock lock(mutex_);
-    store_.info = told.info;
-  }
   std::string id(kStoreBytes, '\0');
   for (char& each : id) each = static_cast<char>(runtime().Random());
   auto operation = std::make_shared<RedisOperation>(
       Kind::kWrite, try_deadline(),
-      WhileTrying<Result<RedisReply>>([this](const auto& reply) { OnStore(reply); }));
+      WhileTrying<Result<RedisReply>>(
+          [this, info = told.info](const auto& reply) { OnStore(reply, info); }));
   operation->script = RedisScript::kConnect;
   for (const std::string_view key :
        {kRedisDriveKey, kRedisStartsKey, kRedisKeysKey, kRedisProbeKey}) {
@@ -421,10 +421,10 @@ void RedisDrive::Link::OnTold(const Told& told) {
   trying()->Submit(std::move(operation));
 }
 
-void RedisDrive::Link::OnStore(const Result<RedisReply>& reply) {
+void RedisDrive::Link::OnStore(const Result<RedisReply>& reply, const RedisFacts& info) {
   const Status learned = reply ? LearnStore(*reply) : reply.error();
   if (!learned.ok()) return Refuse(learned);
-  CheckIdentity();
+  CheckIdentity(info);
 }
 
 Status RedisDrive::Link::LearnStore(const RedisReply& reply) {
@@ -433,35 +433,31 @@ Status RedisDrive::Link::LearnStore(const RedisReply& reply) {
   const SharedBytes* id = reply.TextAt(1);
   const SharedBytes* count = reply.TextAt(2);
   if (id == nullptr || id->size() != kStoreBytes || count == nullptr || reply.list.size() != 4) {
-    return Strange();
+    return Strange("the question which store it is");
   }
   const RedisReply& runs = *reply.list[3];
-  if (runs.list.empty() || runs.list.size() > kMaxDriveStarts) return Strange();
+  if (runs.list.empty() || runs.list.size() > kMaxDriveStarts)
+    return Strange("the question which store it is");
   Store store{.id = std::string(id->text())};
   std::from_chars(count->text().data(), count->text().data() + count->size(), store.start_count);
   for (size_t i = 0; i < runs.list.size(); ++i) {
     const SharedBytes* run = runs.TextAt(i);
-    if (run == nullptr || run->size() > kMostStartBytes) return Strange();
+    if (run == nullptr || run->size() > kMostStartBytes)
+      return Strange("the question which store it is");
     store.starts.emplace_back(run->text());
   }
   trying()->SetStore(store.id);
   const MutexLock lock(mutex_);
-  store.info = std::move(store_.info);
   store_ = std::move(store);
   return {};
 }
 
-void RedisDrive::Link::CheckIdentity() {
+void RedisDrive::Link::CheckIdentity(const RedisFacts& info) {
   if (!options_.check_identity) return Up();
-  const auto go_on = [this](const Result<RedisReply>& reply) {
+  const auto go_on = [this, info = InfoOf(info)](const Result<RedisReply>& reply) {
     const Result<Record> record = reply ? WholeRecord(*reply) : tl::unexpected(reply.error());
     if (!record && record.error().code() == ETIMEDOUT) return Refuse(record.error());
-    RedisFacts info;
-    {
-      const MutexLock lock(mutex_);
-      info = store_.info;
-    }
-    const Status right = options_.check_identity(record, InfoOf(info));
+    const Status right = options_.check_identity(record, info);
     right.ok() ? Up() : Refuse(right);
   };
   trying()->Submit(NewScript(Kind::kRead, RedisScript::kGet, {RecordKey(options_.identity_key)},
