@@ -232,6 +232,17 @@ Status LoadCredentials(const std::string& path, ClusterConfig& config) {
     }
     drive->credentials = ReadCredentials(table, fallback);
   }
+  for (DriveConfig& drive : config.drives) {
+    // What the other kind has is no part of the way to this one.
+    const DriveCredentials usual;
+    if (drive.IsRedis()) {
+      drive.credentials.identity = usual.identity;
+      drive.credentials.key = usual.key;
+    } else {
+      drive.credentials.user = usual.user;
+      drive.credentials.password = usual.password;
+    }
+  }
   return file.Finish();
 }
 

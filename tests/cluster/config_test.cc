@@ -294,6 +294,22 @@ TEST_F(ClusterConfigTest, ARedisStoreIsNamedByItsAddressWhichSaysWhetherItHasTls
   EXPECT_EQ(config->drives[7].credentials.password, "p");
 }
 
+// Who changes the password of one kind does not have drives of the other connected to anew.
+TEST_F(ClusterConfigTest, CredentialsOfOneKindAreNoPartOfTheWayToTheOther) {
+  const std::string text = kSmall + Drives(6) + "[[drive]]\nid = 7\naddress = 'redis://h'\n";
+  WriteCredentials("[default]\nkey = 'k'\npassword = 'p'\n");
+  const Result<ClusterConfig> before = Load(text);
+  WriteCredentials("[default]\nkey = 'k'\npassword = 'q'\n");
+  const Result<ClusterConfig> password = Load(text);
+  WriteCredentials("[default]\nkey = 'l'\npassword = 'p'\n");
+  const Result<ClusterConfig> key = Load(text);
+  ASSERT_TRUE(before && password && key);
+  EXPECT_TRUE(before->drives[0].SameWay(password->drives[0]));
+  EXPECT_FALSE(before->drives[6].SameWay(password->drives[6]));
+  EXPECT_FALSE(before->drives[0].SameWay(key->drives[0]));
+  EXPECT_TRUE(before->drives[6].SameWay(key->drives[6]));
+}
+
 TEST_F(ClusterConfigTest, MistakesOfRedisStoresAreNamed) {
   const auto refusal = [&](const std::string& drive) {
     return Refusal(kSmall + Drives(6) + "[[drive]]\nid = 7\n" + drive);
