@@ -14,7 +14,7 @@ std::optional<BlockPlace> SmallContents(const Inode& inode) {
   if (!inode.map || inode.size == 0 || inode.size > kSmall) return std::nullopt;
   if (inode.map->FirstMissing(0, 1)) return std::nullopt;
   std::optional<BlockPlace> place = inode.map->Find(0);
-  return place && !place->shared ? place : std::nullopt;
+  return place && !place->shared && place->patches.empty() ? place : std::nullopt;
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ void ListedInodes::Keep(Duration age) {
 }
 
 void ListedInodes::Learn(InodeId id, const StoredInode& stored, Time at) {
-  constexpr size_t kBytesOfOne = 320;  // with its places in both containers
+  constexpr size_t kBytesOfOne = 160 + sizeof(BlockPlace);  // with its places in both containers
   const MutexLock lock(mutex_);
   if (age_ == Duration::zero() || at <= ForgottenAt(id)) return;
   const auto known = listed_.find(id);
@@ -37,7 +37,7 @@ void ListedInodes::Learn(InodeId id, const StoredInode& stored, Time at) {
     if (is_newer) return;
   }
   Listed listed{at, stored.slot, {}, SmallContents(stored.inode)};
-  size_t bytes = kBytesOfOne + (listed.small ? sizeof(BlockPlace) : 0);
+  size_t bytes = kBytesOfOne;
   for (const auto& attribute : stored.inode.attributes) {
     if (!Has(attribute.first)) continue;
     bytes += sizeof attribute + attribute.first.size() + attribute.second.size();

@@ -38,7 +38,8 @@ class ListedInodes {
   void Forget(InodeId id);
   // All that it has of the attributes that are kept; null: no listing says.
   std::optional<ExtendedAttributes> Find(InodeId id);
-  // Where the contents of a file were that are one small block; null: no listing says.
+  // Where the contents of a file were that are one small block without patches; null: no listing
+  // says, or they are something else.
   std::optional<BlockPlace> FindSmall(InodeId id);
 
  private:

@@ -9,6 +9,7 @@
 #include "cluster/registers/record.h"
 #include "cluster/stripes/shard.h"
 #include "fs/cache/disk_cache_format.h"
+#include "redis/stored_record.h"
 #include "store/log_entry.h"
 #include "store/starts.h"
 #include "tests/fuzz/inputs.h"
@@ -206,6 +207,18 @@ RecordKind DescriptorParts() {
           }};
 }
 
+// As a record stands in a Redis store.
+RecordKind StoredRecords() {
+  return {.name = "record in a Redis store",
+          .examples = {StoredEnd("", ""), "value" + StoredEnd("v1", "tag"),
+                       std::string(300, 'v') + StoredEnd(std::string(300, 'x'), "\x01\x02")},
+          .again = [](std::string_view bytes) {
+            return ParseStored(SharedBytes(std::string(bytes))).map([](const Record& record) {
+              return std::string(record.value.text()) + StoredEnd(record.version, record.tag);
+            });
+          }};
+}
+
 // --- Of a drive's store
 
 constexpr std::string_view kKey = "key";
@@ -334,7 +347,7 @@ const std::vector<RecordKind>& RecordKinds() {
       LastPlacesKind(),  KeptLayouts(),   ListsOfStarts(),       ShardDescriptors(),
       DescriptorParts(), LogHeaders(),    IndexRecords(),        PlaceRecords(),
       Counts(),          DurableMarks(),  CacheSegmentHeaders(), CacheSlots(),
-      EntryKind(),
+      EntryKind(),       StoredRecords(),
   };
   return kinds;
 }

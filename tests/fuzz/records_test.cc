@@ -59,6 +59,7 @@ TEST(HostileBytes, AreNoLastLook) { Bombard(KindOfRecord("last look")); }
 TEST(HostileBytes, AreNoLastPlaces) { Bombard(KindOfRecord("last places")); }
 TEST(HostileBytes, AreNoKeptLayout) { Bombard(KindOfRecord("kept layout")); }
 TEST(HostileBytes, AreNoRetirement) { Bombard(KindOfRecord("retirement")); }
+TEST(HostileBytes, AreNoRecordInARedisStore) { Bombard(KindOfRecord("record in a Redis store")); }
 TEST(HostileBytes, AreNoDirectoryEntry) { Bombard(KindOfRecord("directory entry")); }
 TEST(HostileStore, HasNoLogHeader) { Bombard(KindOfRecord("log header")); }
 TEST(HostileStore, HasNoIndexRecord) { Bombard(KindOfRecord("index record")); }

@@ -67,6 +67,30 @@ TEST_F(DevConfigTest, WhatIsWrittenForAClusterIsUnderstood) {
   EXPECT_THAT(config->drives[1].addresses, ElementsAre("127.0.0.1:20002"));
 }
 
+TEST_F(DevConfigTest, ADriveOnRedisIsReachedAndServedAsItHasToBe) {
+  const DevDrive drive{.id = 4, .port = 20004, .path = "/d/4", .is_redis = true};
+  Write("credentials.toml", CredentialsText(), 0600);
+  std::vector<DevDrive> drives = drives_;
+  drives.push_back(drive);
+  const std::string file = Write("cluster.toml",
+                                 ClusterConfigText({.name = "dev",
+                                                    .layout = {2, 1},
+                                                    .close = "commit",
+                                                    .credentials_file = "credentials.toml",
+                                                    .drives = drives}),
+                                 0644);
+  const Result<ClusterConfig> config = ClusterConfig::Load(file);
+  ASSERT_TRUE(config) << config.error().message();
+  EXPECT_THAT(config->drives[3].addresses, ElementsAre("redis://127.0.0.1:20004"));
+  EXPECT_TRUE(config->drives[3].IsRedis());
+  EXPECT_FALSE(config->drives[2].IsRedis());
+  const std::string text = RedisConfigText(drive, 1000);
+  for (const char* line : {"bind 127.0.0.1\n", "port 20004\n", "dir /d/4\n", "appendonly yes\n",
+                           "appendfsync always\n", "maxmemory 1000\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
 TEST_F(DevConfigTest, WhatIsWrittenForADaemonIsUnderstood) {
   const std::string file = Write("pinstriped.toml", DaemonConfigText(drives_, 5'000'000'000), 0644);
   const Result<DaemonConfig> config = DaemonConfig::Load(file);
