@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/send_together.h"
+
 namespace pinstripe {
 namespace {
 
@@ -37,6 +39,7 @@ class RealSignal final : public Signal {
   }
 
   bool WaitUntil(Time deadline) override {
+    SendTogether::SendBeforeWaiting();
     MutexLock lock(mutex_);
     bool in_time = true;
     while (!set_ && in_time) {

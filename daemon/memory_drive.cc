@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/send_together.h"
 #include "drive/put_and_read.h"
-#include "kinetic/send_together.h"
 
 namespace pinstripe {
 

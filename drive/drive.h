@@ -117,13 +117,14 @@ struct ValueRange {
   uint32_t offset = 0;
   uint32_t length = UINT32_MAX;
   VersionPart version{};  // that comes with it
-  // Of the whole: it is likely to be small. Then the question and its answer may share their
-  // messages with others that are asked at the same time (kinetic/send_together.h).
-  bool small = false;
+  // Of the whole: it is small, and likely to have no more bytes than these. Then the question and
+  // its answer may share their messages with others that are asked at the same time
+  // (base/send_together.h). 0: nobody knows.
+  uint32_t likely_bytes = 0;
   bool whole() const { return offset == 0 && length == UINT32_MAX; }
 };
 
-inline constexpr ValueRange kSmallRecord{.small = true};
+inline constexpr ValueRange kSmallRecord{.likely_bytes = 512};
 
 struct Record {
   std::string version;
@@ -290,7 +291,7 @@ class Drive {
   // A put, and if it was made a look at the record `key` of this drive: Get() of the whole, after
   // the put took effect. So it sees the put, and whatever this drive had answered before.
   // A drive with then_gets has both in one message, also with the puts that a SendTogether sends
-  // along (kinetic/send_together.h). It makes the reads after all puts of their message.
+  // along (base/send_together.h). It makes the reads after all puts of their message.
   //
   // Each callback is called once; `read` with the failure of the put where that failed. Where one
   // answer tells of both, `read` comes first: whoever waits for the put finds the record there.

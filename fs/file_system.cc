@@ -11,6 +11,7 @@
 #include "base/attempts.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/send_together.h"
 #include "base/try.h"
 #include "fs/files/sums.h"
 #include "fs/handle.h"
@@ -279,8 +280,9 @@ class ClusterFileSystem final : public FileSystem {
     std::optional<StoredInode> seen;
     if (freshness == Freshness::kAsLookedUp) seen = records().FindRecent(inode);
     // What was just listed is asked for together with the inode, and used if that is still so.
+    const SendTogether together;
     if (!seen && access == Access::kRead && !truncate) {
-      if (const auto small = records().listed().FindSmall(inode)) handle->ExpectReading(*small);
+      if (const auto small = records().listed().FindSmall(inode)) handle->ExpectReadingAt(*small);
     }
     TRY(seen ? state->Refresh(*seen) : state->Refresh());
     if (truncate) TRY(handle->Truncate(0));

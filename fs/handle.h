@@ -30,14 +30,13 @@ class Handle final : public OpenFile {
   ~Handle() override { Release(); }
 
   void MarkWritten() { wrote_ = true; }
-  // The file is likely to be read: what is small is asked for now, while the host tells its client
-  // that it is open. `place`: where that is likely to be, before the inode was read.
-  void ExpectReading();
-  void ExpectReading(const BlockPlace& place) { state_->ReadAheadAt(place, *ahead_); }
+  // The same before the inode was read: that is likely to be where it is.
+  void ExpectReadingAt(const BlockPlace& place) { state_->ReadAheadAt(place, *ahead_); }
 
   Result<size_t> Read(uint64_t offset, MutableBytes out) override;
   Status ReadParts(std::span<Part> parts) override;
   Status Write(uint64_t offset, Bytes data, std::span<const uint32_t> page_sums) override;
+  void ExpectReading() override;
   Result<uint64_t> Append(Bytes data) override;
   Status Truncate(uint64_t size) override;
   Status Zero(uint64_t offset, uint64_t length, Size size) override;

@@ -48,6 +48,9 @@ class OpenFile {
   // (EDOM) until those bytes are written again, or cut off.
   virtual Status Write(uint64_t offset, Bytes data, std::span<const uint32_t> page_sums = {}) = 0;
 
+  // It is likely to be read, and soon. What is small is asked for now, and nobody waits for it.
+  virtual void ExpectReading() {}
+
   // Atomic at the end of the file as this FileSystem sees it; the answer is where it went.
   virtual Result<uint64_t> Append(Bytes data) = 0;
 

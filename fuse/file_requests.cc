@@ -27,6 +27,7 @@ void HandOver(fuse_req_t request, std::unique_ptr<OpenFile> file, bool writes, f
   const uint64_t version = writes ? 0 : file->Version();
   KeptPages::Opened opened;
   if (version != 0) opened = mount.kept_pages().OpenToRead(inode, version, writers);
+  if (!writes && !opened.keep) file->ExpectReading();
   FileHandle* handle = mount.Add(std::move(file), writes, opened);
   info->fh = reinterpret_cast<uint64_t>(handle);
   info->noflush = !writes;  // nothing to commit at close

@@ -36,6 +36,7 @@
 #include "base/bytes.h"
 #include "base/mutex.h"
 #include "base/runtime.h"
+#include "base/send_together.h"
 #include "base/status.h"
 #include "drive/drive.h"
 #include "kinetic/drive_socket.h"
@@ -45,7 +46,6 @@
 #include "kinetic/io_loop.h"
 #include "kinetic/operation.h"
 #include "kinetic/send_queue.h"
-#include "kinetic/send_together.h"
 #include "kinetic/waited_requests.h"
 
 namespace pinstripe {

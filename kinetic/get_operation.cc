@@ -22,14 +22,16 @@ static_assert(kMostGetsTogether *
 
 class SmallGet final : public KineticOperation {
  public:
-  SmallGet(std::string key, Terms terms, std::function<void(KineticOperationPtr)> submit,
-           Callback<Record> done)
+  SmallGet(std::string key, uint32_t likely_bytes, Terms terms,
+           std::function<void(KineticOperationPtr)> submit, Callback<Record> done)
       : KineticOperation(Header::GET, Kind::kRead, terms),
         key_(std::move(key)),
+        likely_bytes_(likely_bytes),
         submit_(std::move(submit)),
         done_(std::move(done)) {}
 
   const std::string* small_get() const override { return &key_; }
+  uint32_t likely_bytes() const override { return likely_bytes_; }
 
   void Describe(DriveCapabilities, kinetic::Body* body) const override {
     body->mutable_keyvalue()->set_key(key_);
@@ -53,6 +55,7 @@ class SmallGet final : public KineticOperation {
 
  private:
   const std::string key_;
+  const uint32_t likely_bytes_;
   const std::function<void(KineticOperationPtr)> submit_;
   Callback<Record> done_;
 };
@@ -82,7 +85,7 @@ class GetsTogether final : public KineticOperation {
     Bytes values = answer ? Bytes(answer->value) : Bytes();
     for (size_t i = 0; i < gets_.size(); ++i) {
       if (!whole.ok()) {
-        gets_[i]->Finish(tl::unexpected(whole));
+        FailOne(*gets_[i], whole);
         continue;
       }
       kinetic::Puts::Read& read = *answer->body->mutable_gets()->mutable_reads(static_cast<int>(i));
@@ -93,6 +96,13 @@ class GetsTogether final : public KineticOperation {
   }
 
  private:
+  // A version that only others want is no reason for a get to fail.
+  void FailOne(KineticOperation& get, const Status& whole) const {
+    const bool any_will_do = !get.terms().cluster_version && terms().cluster_version;
+    if (whole.code() == EREMCHG && any_will_do) return static_cast<SmallGet&>(get).AskAlone();
+    get.Finish(tl::unexpected(whole));
+  }
+
   static void FinishOne(KineticOperation& get, kinetic::Puts::Read& read, Bytes value,
                         const KineticAnswer& answer) {
     if (read.status().code() == kinetic::Status::SERVICE_BUSY) {
@@ -129,10 +139,11 @@ class GetsTogether final : public KineticOperation {
 
 }  // namespace
 
-KineticOperationPtr NewSmallGet(std::string key, Terms terms,
+KineticOperationPtr NewSmallGet(std::string key, uint32_t likely_bytes, Terms terms,
                                 std::function<void(KineticOperationPtr)> submit,
                                 Callback<Record> done) {
-  return std::make_shared<SmallGet>(std::move(key), terms, std::move(submit), std::move(done));
+  return std::make_shared<SmallGet>(std::move(key), likely_bytes, terms, std::move(submit),
+                                    std::move(done));
 }
 
 KineticOperationPtr NewGetsTogether(std::vector<KineticOperationPtr> gets, Terms terms) {

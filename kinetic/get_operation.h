@@ -16,13 +16,15 @@ namespace kinetic {
 class Gets;
 }  // namespace kinetic
 
-// A Get() of kSmallRecord. When it has gone with others, and the device had no room for it in its
-// answer, the record is asked for alone, by `submit`.
-KineticOperationPtr NewSmallGet(std::string key, Terms terms,
+// A Get() of a record that likely has no more than these bytes. When it has gone with others, and
+// the device had no room for it in its answer, or another cluster version than they wanted, the
+// record is asked for alone, by `submit`.
+KineticOperationPtr NewSmallGet(std::string key, uint32_t likely_bytes, Terms terms,
                                 std::function<void(KineticOperationPtr)> submit,
                                 Callback<Record> done);
 
-// Several of these that have one cluster version, as one operation. Each is answered for itself.
+// Several of these as one operation. Those that want a cluster version want that of `terms`. Each
+// is answered for itself.
 // They time out together, with the last of them, which `terms` say.
 KineticOperationPtr NewGetsTogether(std::vector<KineticOperationPtr> gets, Terms terms);
 

@@ -167,13 +167,14 @@ uint64_t KineticDrive::CountLosses() const { return link_->CountLosses(); }
 void KineticDrive::Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) {
   Status valid = CheckKey(key);
   const std::shared_ptr<Link> link = this->link();
-  if (!range.small || !range.whole() || !range.version.whole()) {
+  if (range.likely_bytes == 0 || !range.whole() || !range.version.whole()) {
     return link->Submit(std::move(valid), NewGet(std::move(key), range, terms, std::move(done)));
   }
   const auto submit = [link](KineticOperationPtr operation) {
     link->Submit(Status(), std::move(operation));
   };
-  link->Submit(std::move(valid), NewSmallGet(std::move(key), terms, submit, std::move(done)));
+  link->Submit(std::move(valid),
+               NewSmallGet(std::move(key), range.likely_bytes, terms, submit, std::move(done)));
 }
 
 void KineticDrive::Head(std::string key, Terms terms, Callback<RecordHead> done) {

@@ -63,8 +63,9 @@ class KineticOperation {
   virtual const Drive::PutRequest* put() const { return nullptr; }
   // The key of what is to be read after the put; null: nothing is.
   virtual const std::string* then_get() const { return nullptr; }
-  // The key of what is read, where it is a Get() of kSmallRecord; null: it is not.
+  // The key of what is read, where it is a Get() of a small record; null: it is not.
   virtual const std::string* small_get() const { return nullptr; }
+  virtual uint32_t likely_bytes() const { return 0; }  // of that record (ValueRange)
   // The operations that it is made of, in their order; none: only itself. It is counted, and takes
   // its place in a device's limits, as they would.
   virtual std::span<const KineticOperationPtr> parts() const { return {}; }

@@ -1,5 +1,6 @@
 #include "kinetic/together.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -22,18 +23,18 @@ class Company {
   bool MayJoin(const KineticOperation& next) const {
     if (operations_.empty()) return IsPut(next) || IsGet(next);
     const KineticOperation& first = *operations_[0];
-    if (first.terms().cluster_version != next.terms().cluster_version) return false;
+    if (!MayShareVersion(next)) return false;
     if (std::max(latest_, next.deadline()) - std::min(earliest_, next.deadline()) >
         kDeadlinesApart) {
       return false;
     }
-    return IsGet(first) ? IsGet(next) && operations_.size() < kMostGetsTogether
-                        : IsPut(next) && PutMayJoin(next);
+    return IsGet(first) ? IsGet(next) && GetMayJoin(next) : IsPut(next) && PutMayJoin(next);
   }
 
   void Add(KineticOperationPtr next) {
-    if (next->put() != nullptr) bytes_ += next->put()->value.size();
+    bytes_ += next->put() != nullptr ? next->put()->value.size() : next->likely_bytes();
     if (next->then_get() != nullptr) ++then_gets_;
+    if (!version_) version_ = next->terms().cluster_version;
     earliest_ = std::min(earliest_, next->deadline());
     latest_ = std::max(latest_, next->deadline());
     operations_.push_back(std::move(next));
@@ -45,6 +46,7 @@ class Company {
   KineticOperationPtr Take() {
     Terms terms = operations_[0]->terms();
     terms.deadline = latest_;
+    terms.cluster_version = version_;
     const bool reads_then = capabilities_.then_gets && operations_[0]->then_get() != nullptr;
     if (operations_.size() == 1 && !reads_then) return std::move(operations_[0]);
     return IsGet(*operations_[0]) ? NewGetsTogether(std::move(operations_), terms)
@@ -52,6 +54,12 @@ class Company {
   }
 
  private:
+  // A get that takes any version goes with those that want one. Where the drive has another one,
+  // it is asked for alone.
+  bool MayShareVersion(const KineticOperation& next) const {
+    const std::optional<int64_t>& version = next.terms().cluster_version;
+    return version == version_ || (IsGet(next) && (!version || !version_));
+  }
   // A device that can do either is one that looks itself whether it was erased.
   bool IsPut(const KineticOperation& operation) const {
     return operation.put() != nullptr && capabilities_.puts && capabilities_.unerased &&
@@ -59,6 +67,10 @@ class Company {
   }
   bool IsGet(const KineticOperation& operation) const {
     return operation.small_get() != nullptr && capabilities_.gets;
+  }
+  // What the device has no room for in its answer is asked for once more.
+  bool GetMayJoin(const KineticOperation& next) const {
+    return operations_.size() < kMostGetsTogether && bytes_ + next.likely_bytes() <= kMostGetBytes;
   }
   bool PutMayJoin(const KineticOperation& next) const {
     if (operations_.size() == kMostPutsTogether) return false;
@@ -70,7 +82,8 @@ class Company {
 
   const DriveCapabilities capabilities_;
   std::vector<KineticOperationPtr> operations_;
-  size_t bytes_ = 0;  // of the values of puts
+  std::optional<int64_t> version_;  // that one of them wants
+  size_t bytes_ = 0;                // of their values, or likely
   size_t then_gets_ = 0;
   Time earliest_ = Time::max();
   Time latest_ = Time::min();

@@ -7,10 +7,10 @@
 #include "base/coding.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/send_together.h"
 #include "base/try.h"
 #include "cluster/fullness.h"
 #include "kinetic/key_text.h"
-#include "kinetic/send_together.h"
 
 namespace pinstripe {
 namespace {

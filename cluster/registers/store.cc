@@ -6,6 +6,7 @@
 
 #include "base/coding.h"
 #include "base/log.h"
+#include "base/send_together.h"
 #include "base/try.h"
 #include "cluster/gather.h"
 #include "cluster/registers/call.h"
@@ -14,7 +15,6 @@
 #include "cluster/registers/recovery.h"
 #include "cluster/registers/sweep.h"
 #include "cluster/registers/traces.h"
-#include "kinetic/send_together.h"
 
 namespace pinstripe {
 namespace {

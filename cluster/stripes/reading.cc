@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "base/send_together.h"
 #include "base/try.h"
 #include "cluster/gather.h"
 #include "cluster/stripes/shard.h"
-#include "kinetic/send_together.h"
 
 namespace pinstripe {
 
@@ -38,6 +38,16 @@ Status CheckBlockLength(const StripeId& id, const StripeLayout& layout, uint64_t
 }
 
 namespace {
+
+// A whole shard that is no larger may share its messages with other questions, as small files do.
+constexpr uint32_t kSmallShard = 16 << 10;
+
+// How a drive is asked for that.
+ValueRange QuestionFor(const PageRange& range, uint32_t shard_bytes) {
+  const VersionPart part = DescriptorPartFor(range, shard_bytes);
+  if (part.whole() && shard_bytes <= kSmallShard) return {.likely_bytes = shard_bytes};
+  return {range.first * kShardPageBytes, RangeBytes(shard_bytes, range), part};
+}
 
 // The loop around the plans: time, drives, and answers as they come.
 class Reading final : public RunningReads {
@@ -127,7 +137,7 @@ class Reading final : public RunningReads {
     // It is asked all the same: it may be faster by now.
     questions_.back().late = times->IsSlow(id, bytes);
     drive->Get(ShardKey(context_.options.prefix, read.stripe.id, range.shard),
-               {range.first * kShardPageBytes, bytes, DescriptorPartFor(range, shard_bytes)},
+               QuestionFor(range, shard_bytes),
                std::min(deadline_.time(), now + context_.options.drive_timeout),
                [runtime = &context_.runtime, times, id, bytes, now,
                 arrived = gather_.Ask(questions_.size() - 1)](Result<Record> record) {

@@ -16,10 +16,10 @@
 
 #include "base/log.h"
 #include "base/real_runtime.h"
+#include "base/send_together.h"
 #include "daemon/server.h"
 #include "kinetic/kinetic_drive.h"
 #include "kinetic/message.h"
-#include "kinetic/send_together.h"
 #include "store/memory_store.h"
 #include "store/tag_check.h"
 #include "tests/daemon/wire_client.h"

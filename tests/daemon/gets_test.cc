@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/real_runtime.h"
+#include "base/send_together.h"
 #include "kinetic/covering_tag.h"
 #include "kinetic/kinetic_drive.h"
-#include "kinetic/send_together.h"
 #include "store/memory_store.h"
 #include "tests/daemon/served_device.h"
 #include "tests/daemon/wire_client.h"

@@ -12,9 +12,9 @@
 
 #include "base/log.h"
 #include "base/real_runtime.h"
+#include "base/send_together.h"
 #include "kinetic/covering_tag.h"
 #include "kinetic/kinetic_drive.h"
-#include "kinetic/send_together.h"
 #include "store/log_store.h"
 #include "store/memory_store.h"
 #include "store/store_resources.h"

@@ -140,15 +140,50 @@ TEST_F(GetsTogetherTest, OtherTermsAndTooManyMakeAnotherMessage) {
   Serve(AnswerGets, kCanGet);
   Wanted later = Small("c");
   later.terms.deadline += std::chrono::seconds(1);
-  Wanted fenced = Small("d");
-  fenced.terms.cluster_version = 7;
-  for (const auto& each : GetTogether({Small("a"), Small("b"), later, fenced})) EXPECT_OK(each);
-  EXPECT_THAT(Keys(), ElementsAre(2, 0, 0));
+  for (const auto& each : GetTogether({Small("a"), Small("b"), later})) EXPECT_OK(each);
+  EXPECT_THAT(Keys(), ElementsAre(2, 0));
   asked_.clear();
   for (const auto& each : GetTogether(std::vector<std::string>(kMostGetsTogether + 2, "k"))) {
     EXPECT_OK(each);
   }
   EXPECT_THAT(Keys(), ElementsAre(kMostGetsTogether, 2));
+}
+
+// A device answers with so many bytes at most, and what it leaves out is asked for once more.
+TEST_F(GetsTogetherTest, WhatIsTooMuchForAnAnswerMakesAnotherMessage) {
+  Serve(AnswerGets, kCanGet);
+  Wanted half = Small("h");
+  half.range.likely_bytes = kMostGetBytes / 2;
+  for (const auto& each : GetTogether({half, half, half, Small("a")})) EXPECT_OK(each);
+  EXPECT_THAT(Keys(), ElementsAre(2, 2));
+}
+
+// What takes any cluster version goes with what wants one, and is asked for alone where the device
+// has another one.
+TEST_F(GetsTogetherTest, OneThatTakesAnyClusterVersionGoesWithOthers) {
+  Wanted wants = Small("w");
+  wants.terms.cluster_version = -1;
+  Wanted wants_other = Small("o");
+  wants_other.terms.cluster_version = -2;
+  Serve(AnswerGets, kCanGet);
+  for (const auto& each : GetTogether({Small("a"), wants, Small("b"), wants_other})) {
+    EXPECT_OK(each);
+  }
+  EXPECT_THAT(Keys(), ElementsAre(3, 0));
+  EXPECT_EQ(asked_[0].command.header().clusterversion(), -1);
+  drive_.reset();
+  asked_.clear();
+  Serve(
+      [](Connection& session, const Asked& request) {
+        if (request.command.header().clusterversion() == 0) return AnswerGets(session, request);
+        session.Answer(request, kinetic::Status::VERSION_FAILURE);
+      },
+      kCanGet);
+  const auto records = GetTogether({Small("a"), wants, Small("b")});
+  EXPECT_OK(records[0]);
+  EXPECT_FAILS(records[1], EREMCHG);
+  EXPECT_OK(records[2]);
+  EXPECT_THAT(Keys(), ElementsAre(3, 0, 0));
 }
 
 TEST_F(GetsTogetherTest, EachIsAnsweredForItself) {
@@ -226,9 +261,10 @@ TEST_F(GetsTogetherTest, WithoutAnAnswerAllFail) {
 TEST(GetsBytes, AreTheseForTwoGets) {
   kinetic::Command command;
   command.mutable_header()->set_messagetype(Header::GETS);
-  const KineticOperationPtr together = NewGetsTogether(
-      {NewSmallGet("a", Time(), nullptr, nullptr), NewSmallGet("bc", Time(), nullptr, nullptr)},
-      Time());
+  const KineticOperationPtr together =
+      NewGetsTogether({NewSmallGet("a", 1, Time(), nullptr, nullptr),
+                       NewSmallGet("bc", 1, Time(), nullptr, nullptr)},
+                      Time());
   EXPECT_EQ(together->message_type(), Header::GETS);
   together->Describe({.gets = true}, command.mutable_body());
   EXPECT_EQ(Hex(AsBytes(command.SerializeAsString())),

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "base/real_runtime.h"
+#include "base/send_together.h"
 #include "kinetic/kinetic_drive.h"
 #include "kinetic/message.h"
 #include "kinetic/put_operation.h"
-#include "kinetic/send_together.h"
 #include "tests/kinetic/fake_device.h"
 #include "tests/kinetic/together_test_base.h"
 #include "tests/support/expect_ok.h"

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/real_runtime.h"
+#include "base/send_together.h"
 #include "kinetic/kinetic_drive.h"
-#include "kinetic/send_together.h"
 #include "tests/kinetic/fake_device.h"
 
 namespace pinstripe {

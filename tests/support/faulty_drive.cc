@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/send_together.h"
 #include "drive/put_and_read.h"
-#include "kinetic/send_together.h"
 #include "tests/support/put_then_get.h"
 
 namespace pinstripe {

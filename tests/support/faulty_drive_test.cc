@@ -6,8 +6,8 @@
 #include <set>
 #include <string>
 
+#include "base/send_together.h"
 #include "daemon/memory_drive.h"
-#include "kinetic/send_together.h"
 #include "tests/support/expect_ok.h"
 #include "tests/support/sim_runtime.h"
 

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/send_together.h"
+
 namespace pinstripe {
 namespace {
 
@@ -30,7 +32,10 @@ class SimRuntime::SimSignal final : public Signal {
     set_ = true;
     if (waiter_ != nullptr) runtime_.WakeSoon(*waiter_);
   }
-  bool WaitUntil(Time deadline) override { return runtime_.Wait(*this, deadline); }
+  bool WaitUntil(Time deadline) override {
+    SendTogether::SendBeforeWaiting();
+    return runtime_.Wait(*this, deadline);
+  }
 
  private:
   friend class SimRuntime;

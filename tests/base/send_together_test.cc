@@ -1,10 +1,12 @@
 // SendTogether: who has something to send is told once, at the end.
 
-#include "kinetic/send_together.h"
+#include "base/send_together.h"
 
 #include <gtest/gtest.h>
 
 #include <memory>
+
+#include "base/real_runtime.h"
 
 namespace pinstripe {
 namespace {
@@ -57,6 +59,26 @@ TEST(SendTogether, EndsBeforeItTells) {
     EXPECT_TRUE(SendTogether::Defers(sender));
   }
   EXPECT_FALSE(sender->deferred);
+}
+
+// Who waits for somebody who waits for an answer would wait for ever if the question were held.
+TEST(SendTogether, AThreadThatWaitsSendsWhatItHolds) {
+  RealRuntime runtime;
+  const auto outer_only = std::make_shared<CountingSender>();
+  const auto sender = std::make_shared<CountingSender>();
+  {
+    const SendTogether outer;
+    EXPECT_TRUE(SendTogether::Defers(outer_only));
+    const SendTogether inner;
+    EXPECT_TRUE(SendTogether::Defers(sender));
+    runtime.NewSignal()->WaitUntil(runtime.Now());
+    EXPECT_EQ(outer_only->told, 1);
+    EXPECT_EQ(sender->told, 1);
+    EXPECT_TRUE(SendTogether::Defers(sender)) << "what is asked after the wait is held again";
+    EXPECT_EQ(sender->told, 1);
+  }
+  EXPECT_EQ(outer_only->told, 1);
+  EXPECT_EQ(sender->told, 2);
 }
 
 }  // namespace

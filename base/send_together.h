@@ -1,13 +1,16 @@
 // SendTogether: what this thread asks drives for while one of these exists goes out at its end, to
 // each drive in one piece: one call of the kernel here and one wake-up there instead of one for
-// each request, and small puts in one message (put_operation.h). For who asks for several things,
-// and waits for none of them before the end.
+// each request, and small puts or small gets in one message (kinetic/together.h). For callers that
+// ask for several things before they wait for any of them.
 //
 //   {
 //     const SendTogether together;
 //     for (...) drive->Get(...);
 //   }
 //   wait for the answers
+//
+// A thread that waits (Signal::WaitUntil()) sends what it holds first, so nobody waits for a
+// question that was not sent.
 //
 // Used by one thread. They may be nested: the end of an inner one also sends what the outer ones
 // hold for the same drives.
@@ -35,6 +38,9 @@ class SendTogether {
 
   // True: it will be told later.
   static bool Defers(const std::shared_ptr<Sender>& sender);
+
+  // What all of this thread hold goes out now. Called by each runtime before a thread waits.
+  static void SendBeforeWaiting();
 
  private:
   SendTogether* const outer_;

@@ -1,4 +1,4 @@
-#include "kinetic/send_together.h"
+#include "base/send_together.h"
 
 #include <algorithm>
 #include <utility>
@@ -15,6 +15,15 @@ SendTogether::SendTogether() : outer_(std::exchange(innermost, this)) {}
 SendTogether::~SendTogether() {
   innermost = outer_;
   for (const auto& sender : senders_) sender->SendWaiting();
+}
+
+void SendTogether::SendBeforeWaiting() {
+  // Who is told, and asks for more, does so at once.
+  SendTogether* const all = std::exchange(innermost, nullptr);
+  for (SendTogether* each = all; each != nullptr; each = each->outer_) {
+    for (const auto& sender : std::exchange(each->senders_, {})) sender->SendWaiting();
+  }
+  innermost = all;
 }
 
 bool SendTogether::Defers(const std::shared_ptr<Sender>& sender) {
