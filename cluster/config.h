@@ -60,7 +60,7 @@ struct ClusterConfig {
   std::string file;  // where it was read from, for messages
   std::string name;
   StripeLayout layout;                    // for files beyond replicate_limit
-  uint32_t inline_limit = 4096;           // files up to this live in their inode
+  uint32_t inline_limit = 512;            // files up to this live in their inode
   uint32_t replicate_limit = kCellBytes;  // files up to this are not cut into k shards
   int min_redundancy = 1;
   int replicas = 0;  // of registers; 0 in the file: 2 m + 1, or the largest odd number of drives

@@ -85,6 +85,9 @@ class Gather {
     return nullptr;
   }
 
+  // One that has come already.
+  std::unique_ptr<Answer> TakeIfThere() { return outstanding_ > 0 ? TakeArrived(1) : nullptr; }
+
   // Questions whose answers Next() did not return yet.
   size_t outstanding() const { return outstanding_; }
 

@@ -10,6 +10,7 @@
 #include "base/send_together.h"
 #include "base/try.h"
 #include "cluster/fullness.h"
+#include "cluster/registers/late_answers.h"
 #include "kinetic/key_text.h"
 
 namespace pinstripe {
@@ -36,60 +37,6 @@ bool Refused(const Status& status) {
     default: return true;
   }
 }
-
-// Answers that come when their call knows enough complete what is remembered, and replicas that are
-// behind are caught up. Shared by the requests of one reading of one register.
-class LateAnswers {
- public:
-  LateAnswers(const RegisterContext& context, std::string key,
-              std::optional<int64_t> cluster_version, bool catch_up)
-      : runtime_(context.runtime),
-        drive_timeout_(context.options.drive_timeout),
-        cluster_version_(cluster_version),
-        cache_(context.cache),
-        key_(std::move(key)),
-        catch_up_(catch_up) {}
-
-  // From now on answers are late.
-  void Know(const Chosen& chosen) {
-    const MutexLock lock(mutex_);
-    chosen_ = chosen;
-  }
-
-  // True if it came late, and was dealt with.
-  bool Take(size_t replica, Drive& drive, const Result<Record>& record) {
-    const std::optional<Chosen> chosen = this->chosen();
-    if (!chosen.has_value()) return false;
-    const Result<ReplicaState> state = StateFrom(key_, drive, record);
-    if (!state.has_value()) return true;
-    cache_->Learn(key_, replica, {state->promised, state->accepted});
-    Bring(drive, *state, *chosen);
-    return true;
-  }
-
-  void Bring(Drive& drive, const ReplicaState& state, const Chosen& chosen) {
-    if (!catch_up_) return;
-    if (auto request = CatchUp(key_, state, chosen)) {
-      drive.Put(*std::move(request), {runtime_.Now() + drive_timeout_, cluster_version_},
-                [cache = cache_, key = key_](const Status&) { cache->Forget(key); });
-    }
-  }
-
- private:
-  std::optional<Chosen> chosen() {
-    const MutexLock lock(mutex_);
-    return chosen_;
-  }
-
-  Runtime& runtime_;
-  const Duration drive_timeout_;
-  const std::optional<int64_t> cluster_version_;
-  const std::shared_ptr<RegisterCache> cache_;
-  const std::string key_;
-  const bool catch_up_;
-  Mutex mutex_;
-  std::optional<Chosen> chosen_ GUARDED_BY(mutex_);
-};
 
 }  // namespace
 
@@ -383,8 +330,15 @@ void RegisterCall::ReadUnknown(const RegisterContext& context, std::span<Registe
       look();
     }
   }
+  while (auto answer = gather.TakeIfThere()) {
+    readings[answer->index / kMostReplicas].call->Take(answer->index % kMostReplicas,
+                                                       std::move(answer->value));
+  }
   for (const Reading& reading : readings) {
     reading.CatchUpOthers();
+    for (const auto& [replica, state] : reading.late->TakeCome()) {
+      reading.call->expected_[replica] = state;
+    }
     reading.call->NoteRound(start, reading.last_answer);
     // Those that were asked together wait together, and not one after the other.
     (void)reading.call->IsWaitingInVain();

@@ -145,16 +145,25 @@ Result<UnsafeStripes::Unsafe> FileCommit::FlushNewStripes(Inode& out) {
   return unsafe_.FlushNew(committed, out);
 }
 
-// Small contents of a file that had none go with its inode: docs/format.md, "Contents beside the
-// inode".
+// Up to which size contents go into the inode: somewhat more where nothing can lie beside it, and
+// where some of what is there is kept. That would need pieces which are safe from power loss before
+// the inode names them. An inode needs no such wait.
+uint64_t FileCommit::InlineLimit() const {
+  constexpr uint64_t kMost = 4 << 10;
+  const uint64_t limit = layout().inline_limit;
+  const uint64_t more = std::max(limit, std::min(8 * limit, kMost));
+  return KeepsSome() || (now_.size <= more && !BesideLayout()) ? more : limit;
+}
+
+// Small contents of a file that had none, or of which nothing is kept, go with its inode:
+// docs/format.md, "Contents beside the inode".
 bool FileCommit::MayGoTogether() {
   const MutexLock lock(mutex_);
-  const bool had_none = base_.size == 0 && !base_.map && !base_.mark && base_.keepers.empty();
+  const bool keeps_none =
+      ((base_.size == 0 && !base_.map) || cut_to_ == 0) && !base_.mark && base_.keepers.empty();
   const bool is_certain = !uncertain_ && (inode_written_ || !first_write_) && suspected_.empty() &&
                           stored_pages_.empty();
-  if (!had_none || !is_certain || now_.size <= layout().inline_limit || !BesideLayout()) {
-    return false;
-  }
+  if (!keeps_none || !is_certain || now_.size <= InlineLimit() || !BesideLayout()) return false;
   const DirtyBlocks::Block* const first = blocks_.Find(0);
   return first && first->dirty && !first->sent && blocks_.all().size() == 1;
 }
@@ -296,7 +305,7 @@ Result<bool> FileCommit::TryStoreContents(Inode& out, Durability durability) {
   };
   // An unwritten file's contents stay as they are kept, also beyond today's limit.
   bool inline_form = !changed_ && !now_.map;
-  if (!inline_form && now_.size <= layout().inline_limit) {
+  if (!inline_form && now_.size <= InlineLimit()) {
     inline_form = !now_.map || small_and_dirty();
     const uint64_t slot = slot_;
     if (inline_form) TRY(Fill(0, Form::kWhole));
@@ -455,19 +464,25 @@ void FileCommit::Committed(const StoredInode& stored, Durability durability, uin
   DirtyBlocks::Blocks blocks;  // go when the mutex is free
   const MutexLock lock(mutex_);
   context_.reaper.AddDifference(id_, base_, stored.inode, durability, losses);
+  if (short_ && short_->before) {
+    context_.reaper.AddDifference(id_, *short_->before, stored.inode, durability, losses);
+  }
+  const auto was_named = [&](const BlockMap::Piece& piece) {
+    const BlockPlace place = PlaceInRun(piece.run, 0, block_bytes());
+    return MayHold(base_.map, piece.first, place) ||
+           (short_ && short_->before && MayHold(short_->before->map, piece.first, place));
+  };
   std::vector<BlockMap::Piece> unused;
   for (BlockMap::Piece& piece : superseded_) {
-    const BlockPlace place = PlaceInRun(piece.run, 0, block_bytes());
     // Data that an inode may have named, because a commit's outcome was not known, waits with the
     // rest.
-    const bool is_named =
-        MayHold(stored.inode.map, piece.first, place) || MayHold(base_.map, piece.first, place);
+    const BlockPlace place = PlaceInRun(piece.run, 0, block_bytes());
+    const bool is_named = MayHold(stored.inode.map, piece.first, place) || was_named(piece);
     if (!is_named) unused.push_back(std::move(piece));
   }
   // Blocks that were stored and did not make it into the inode, as when a file became small again.
   for (BlockMap::Piece& piece : OwnPieces(now_.map, stored.inode.map, id_)) {
-    const BlockPlace place = PlaceInRun(piece.run, 0, block_bytes());
-    if (!MayHold(base_.map, piece.first, place)) unused.push_back(std::move(piece));
+    if (!was_named(piece)) unused.push_back(std::move(piece));
   }
   for (BlockMap::Piece& page : stored_pages_) {
     const auto named =

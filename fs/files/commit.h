@@ -100,6 +100,7 @@ class FileCommit : public FileWriting {
 
  private:
   bool MayGoTogether();
+  uint64_t InlineLimit() const;
   Result<bool> CommitTogether(Durability durability);
   Companions CompanionsOf(StripeStore::PendingWrite& pieces);
   Status TryToCommit(Durability durability);

@@ -81,7 +81,7 @@ TEST_F(ClusterConfigTest, WhatIsNotSaidHasADefault) {
   ASSERT_TRUE(config.has_value()) << config.error().message();
   EXPECT_EQ(config->name, "home");
   EXPECT_EQ(config->layout, (StripeLayout{4, 2, 1 << 20}));
-  EXPECT_EQ(config->inline_limit, 4096u);
+  EXPECT_EQ(config->inline_limit, 512u);
   EXPECT_EQ(config->replicate_limit, kCellBytes);
   EXPECT_EQ(config->min_redundancy, 1);
   EXPECT_EQ(config->replicas, 5);

@@ -35,6 +35,20 @@ TEST_F(GatherTest, HandsOutAnswersInTheOrderOfArrival) {
   EXPECT_EQ(order, (std::vector<size_t>{1, 0}));
 }
 
+TEST_F(GatherTest, HandsOutWhatIsThereWithoutWaiting) {
+  Numbers gather(sim_);
+  EXPECT_EQ(gather.TakeIfThere(), nullptr) << "nothing was asked";
+  const auto first = gather.Ask(0);
+  AnswerAfter(1s, gather.Ask(1), 10);
+  EXPECT_EQ(gather.TakeIfThere(), nullptr);
+  first(Result<int>(5));
+  const Time before = sim_.Now();
+  EXPECT_EQ(gather.TakeIfThere()->index, 0u);
+  EXPECT_EQ(gather.TakeIfThere(), nullptr);
+  EXPECT_EQ(sim_.Now(), before);
+  EXPECT_EQ(gather.Next(Time::max())->index, 1u) << "what is asked for is still waited for";
+}
+
 TEST_F(GatherTest, FailuresAreAnswersToo) {
   Gather<Status> gather(sim_);
   sim_.RunAt(sim_.Now(), [answer = gather.Ask(7)] { answer(Status(EIO, "broken")); });

@@ -110,6 +110,12 @@ check k8 verified closing.pml "-DR=5 -DONE_CHANGE" \
 check k9 verified closing.pml "-DR=5 -DONE_CHANGE -DKNOWN_OPEN -DCLASSIC_TELLS" \
   "a directory's replicas: 5, 1 maker, 1 who removes it; rules that ask less, no votes for what loses"
 
+# Values that come with companions.
+check p1 verified bound.pml "" "a bound value: 3 replicas, 2 classic rounds, brought to two that are behind"
+check p2 verified bound.pml "-DRIVAL -DROUNDS=1" \
+  "a bound value, and another one: 3 replicas, a classic round of the other's proposer"
+check p3 verified bound.pml "-DR=5 -DROUNDS=1" "a bound value: 5 replicas, 1 classic round"
+
 # As far as a minute goes.
 check b1 searched registers.pml "-DOPS=2 -DTRIES=2 -DLOSSES=3 -DDELAYED=2 -DCATCH_UP -DSLOTS=3" \
   "3 replicas, 2 proposers, 2 operations each, 3 losses, 2 delayed"
@@ -125,6 +131,8 @@ check b6 searched epochs.pml "-DR=5 -DSTART=2 -DTRIES=2 -DLOSSES=2 -DDELAYED=2 -
   "two epochs: 5 replicas, 2 proposers, 1 operation each, 2 losses, 2 delayed, erased"
 check b7 searched closing.pml "-DR=5 -DMAKERS=2 -DREMOVERS=2 -DNOTES=1" \
   "a directory's replicas: 5, 2 makers of one name, 2 who remove it, its times noted"
+check b8 searched bound.pml "-DR=5 -DROUNDS=2 -DRIVAL" \
+  "a bound value, and another one: 5 replicas, 2 classic rounds, one of them of the other's proposer"
 
 # Weakened protocols, quick to refute.
 small="-DLOSSES=2 -DDELAYED=0 -DIN_ORDER -DTRIES=1"
@@ -172,6 +180,10 @@ check w26 refuted closing.pml "-DWEAK_QUORUM" "weakened: a maker takes one repli
 check w27 refuted closing.pml "-DWEAK_PUT" "weakened: a maker takes a majority of puts for a fast quorum"
 check w28 refuted closing.pml "-DREMOVERS=2 -DTRIES=0 -DSETTLES=0 -DWEAK_OPEN" \
   "weakened: a maker believes open directories that are not chosen"
+check w29 refuted bound.pml "-DWEAK_GUARD" "weakened: replicas take a bound value without its companion"
+check w30 refuted bound.pml "-DWEAK_COUNT" "weakened: a classic round proposes a bound value however few voted for it"
+check w31 refuted bound.pml "-DR=5 -DROUNDS=1 -DWEAK_GIVE_UP" \
+  "weakened: a classic round proposes what is to be there instead of a bound value that may be chosen"
 wait
 
 failed=0

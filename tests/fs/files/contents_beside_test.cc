@@ -47,6 +47,25 @@ class ContentsBesideTest : public FsTest {
     return status;
   }
 
+  // How contents come into a file that has none to keep.
+  enum class Way { kUploaded, kMade, kReplaced };
+  // What is there before, and stays there unless the contents come.
+  std::string Before(Way way) { return way == Way::kReplaced ? Pattern(9, 2 * kSmall) : ""; }
+  std::unique_ptr<OpenFile> Begin(FileSystem& fs, Way way, const std::string& name) {
+    if (way == Way::kReplaced) {
+      Make(name, Before(way));
+      sim_.Sleep(std::chrono::seconds(1));  // until all homes have taken it
+    }
+    auto file =
+        way == Way::kReplaced
+            ? fs.OpenPath(
+                  {.path = "/" + name, .access = FileSystem::Access::kWrite, .truncate = true})
+            : fs.Create(kRootInode, name,
+                        {.truncate = true, .publish_at_commit = way == Way::kUploaded});
+    EXPECT_OK(file);
+    return *std::move(file);
+  }
+
   // A commit that reaches two homes, and nobody knows what becomes of it.
   void FailToCommit(OpenFile& file) {
     const std::vector<DriveId> homes = HomesOf(file.inode());
@@ -103,14 +122,54 @@ TEST_F(ContentsBesideTest, TheyGoWithTheInodeInOneMessage) {
     for (DriveId id = 1; id <= machines_.size(); ++id) count += machines_.drive(id).requests().put;
     return count;
   };
-  for (const bool uploads : {true, false}) {
-    auto file = fs_->Create(kRootInode, uploads ? "u" : "m", {.publish_at_commit = uploads});
-    ASSERT_OK(file);
-    ASSERT_OK((*file)->Write(0, AsBytes(Pattern(1, kSmall))));
+  for (const Way way : {Way::kUploaded, Way::kMade, Way::kReplaced}) {
+    auto file = Begin(*fs_, way, std::to_string(static_cast<int>(way)));
+    ASSERT_OK(file->Write(0, AsBytes(Pattern(1, kSmall))));
+    sim_.Sleep(std::chrono::seconds(1));  // until each home has told its state
     const uint64_t before = puts();
-    ASSERT_OK((*file)->Close());
+    ASSERT_OK(file->Close());
     EXPECT_EQ(puts() - before, kReplicas);
+    ExpectBeside(file->inode(), kSmall);
   }
+  ExpectNothingIsWrong();
+}
+
+// What is kept of a file would have to be safe before an inode names it elsewhere.
+TEST_F(ContentsBesideTest, SmallOnesThatAreChangedMoveIntoTheInode) {
+  std::string contents = Pattern(1, 1500);
+  const InodeId id = Make("file", contents);
+  ExpectBeside(id, contents.size());
+  const auto append = [&](size_t size) {
+    auto file = fs_->Open(id, FileSystem::Access::kWrite);
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Append(AsBytes(Pattern(2, size))));
+    ASSERT_OK((*file)->Close());
+    contents += Pattern(2, size);
+    Host other = NewHost();
+    EXPECT_EQ(Contents("/file", other.fs.get()), contents);
+  };
+  append(100);
+  EXPECT_EQ(InodeOf(id).map, std::nullopt);
+  EXPECT_EQ(InodeOf(id).inline_data, contents);
+  append(2496);
+  EXPECT_EQ(InodeOf(id).inline_data, contents) << "4 KiB";
+  append(1);
+  ExpectBeside(id, contents.size());
+  ExpectNothingIsWrong();
+}
+
+// The old pieces are there until the inode says for certain where the new ones are.
+TEST_F(ContentsBesideTest, WhatIsReplacedWhereAHomeTakesNoneLeavesNothingBehind) {
+  auto file = Begin(*fs_, Way::kReplaced, "file");
+  const InodeId id = file->inode();
+  const std::vector<DriveId> homes = HomesOf(id);
+  machines_.drive(homes[2]).Set({.full = true});
+  ASSERT_OK(file->Write(0, AsBytes(Pattern(1, kSmall))));
+  ASSERT_OK(file->Close());
+  machines_.drive(homes[2]).Set({});
+  Host other = NewHost();
+  EXPECT_EQ(Contents("/file", other.fs.get()), Pattern(1, kSmall));
+  ExpectNothingIsWrong();
 }
 
 // As contents in the inode: one wait less than where they are stored before the inode names them.
@@ -393,16 +452,17 @@ TEST_F(ContentsBesideTest, AWriterThatDiesLeavesAllOfThemOrNone) {
   const std::string contents = Pattern(1, kSmall);
   int wholes = 0;
   int nones = 0;
-  for (const bool uploads : {true, false}) {
+  for (const Way way : {Way::kUploaded, Way::kMade, Way::kReplaced}) {
+    const bool uploads = way == Way::kUploaded;
+    const std::string before = Before(way);
     for (uint64_t requests = 0; requests < 40; ++requests) {
-      const std::string name = fmt::format("{}{}", uploads ? "u" : "m", requests);
+      const std::string name = fmt::format("{}-{}", static_cast<int>(way), requests);
       auto life = std::make_shared<ClientLife>();
       Host dying = NewHost(64 << 20, life);
-      auto file = dying->Create(kRootInode, name, {.truncate = true, .publish_at_commit = uploads});
-      ASSERT_OK(file);
-      ASSERT_OK((*file)->Write(0, AsBytes(contents)));
+      auto file = Begin(*dying.fs, way, name);
+      ASSERT_OK(file->Write(0, AsBytes(contents)));
       life->CrashAfter(requests);
-      const Status closed = (*file)->Close();
+      const Status closed = file->Close();
       sim_.Sleep(std::chrono::seconds(1));
       Host other = NewHost();
       const auto found = other->Resolve("/" + name);
@@ -410,16 +470,16 @@ TEST_F(ContentsBesideTest, AWriterThatDiesLeavesAllOfThemOrNone) {
       EXPECT_TRUE(uploads || is_there) << name;
       const std::string first = is_there ? Contents("/" + name, other.fs.get()) : "";
       SCOPED_TRACE(fmt::format("{}: {} bytes", name, first.size()));
-      if (closed.ok() || (uploads && is_there) || !first.empty()) {
+      if (closed.ok() || (uploads && is_there) || first != before) {
         EXPECT_EQ(first, contents);
       }
-      ++(first.empty() ? nones : wholes);
+      ++(first == before ? nones : wholes);
       Host third = NewHost();
       EXPECT_EQ(third->Resolve("/" + name).has_value(), is_there);
       if (is_there) {
         EXPECT_EQ(Contents("/" + name, third.fs.get()), first);
       }
-      file->reset();
+      file.reset();
     }
   }
   EXPECT_GT(wholes, 10);
@@ -430,21 +490,22 @@ TEST_F(ContentsBesideTest, AWriterThatDiesLeavesAllOfThemOrNone) {
 TEST_F(ContentsBesideTest, WhicheverDrivesADyingWriterReachesTheyAreThereAsAWholeOrNotAtAll) {
   const std::string contents = Pattern(1, kSmall);
   std::map<std::string, std::set<int>> outcomes;
-  for (const bool uploads : {true, false}) {
+  for (const Way way : {Way::kUploaded, Way::kMade, Way::kReplaced}) {
+    const bool uploads = way == Way::kUploaded;
+    const std::string before = Before(way);
     for (unsigned reached = 0; reached < 1u << kReplicas; ++reached) {
-      const std::string name = fmt::format("{}{}", uploads ? "u" : "m", reached);
+      const std::string name = fmt::format("{}-{}", static_cast<int>(way), reached);
       auto life = std::make_shared<ClientLife>();
       Host dying = NewHost(64 << 20, life);
-      auto file = dying->Create(kRootInode, name, {.truncate = true, .publish_at_commit = uploads});
-      ASSERT_OK(file);
-      ASSERT_OK((*file)->Write(0, AsBytes(contents)));
-      const std::vector<DriveId> homes = HomesOf((*file)->inode());
+      auto file = Begin(*dying.fs, way, name);
+      ASSERT_OK(file->Write(0, AsBytes(contents)));
+      const std::vector<DriveId> homes = HomesOf(file->inode());
       sim_.Sleep(std::chrono::seconds(1));  // until the directory's time was noted
       for (size_t i = 0; i < kReplicas; ++i) {
         if ((reached >> i & 1) == 0) machines_.drive(homes[i]).Set({.lose_request = 1});
       }
       life->CrashAfter(kReplicas);  // a message to each
-      const bool closed = (*file)->Close().ok();
+      const bool closed = file->Close().ok();
       for (const DriveId home : homes) machines_.drive(home).Set({});
       sim_.Sleep(std::chrono::seconds(20));
       Host other = NewHost();
@@ -452,7 +513,7 @@ TEST_F(ContentsBesideTest, WhicheverDrivesADyingWriterReachesTheyAreThereAsAWhol
       const std::string first = is_there ? Contents("/" + name, other.fs.get()) : "";
       SCOPED_TRACE(fmt::format("{}: {} bytes", name, first.size()));
       EXPECT_TRUE(uploads || is_there);
-      if (closed || (uploads && is_there) || !first.empty()) {
+      if (closed || (uploads && is_there) || first != before) {
         EXPECT_EQ(first, contents);
       }
       // What was on its way may be finished by whoever meets it, and is there from then on.
@@ -462,10 +523,12 @@ TEST_F(ContentsBesideTest, WhicheverDrivesADyingWriterReachesTheyAreThereAsAWhol
         EXPECT_TRUE(is_still_there || !is_there);
         if (!is_still_there) continue;
         const std::string again = Contents("/" + name, third.fs.get());
-        EXPECT_TRUE(again == contents || (again.empty() && first.empty() && !uploads));
+        EXPECT_TRUE(again == contents || (again == before && first == before && !uploads));
       }
-      outcomes[first.empty() ? "none" : "all"].insert(std::popcount(reached));
-      file->reset();
+      file.reset();
+      // One that is replaced may go piece by piece, where the last home has not told its state.
+      if (way == Way::kReplaced) continue;
+      outcomes[first == before ? "none" : "all"].insert(std::popcount(reached));
     }
   }
   // Of three it may be known or not that they are enough.

@@ -25,11 +25,11 @@ ClusterConfig ConfigWith(StripeLayout layout, size_t drives) {
 TEST(FileLayout, IsTextThatSaysEverything) {
   const ClusterConfig config = ConfigWith({4, 2, 1 << 20}, 8);
   EXPECT_EQ(FileLayout::Default(config).Text(),
-            "4+2 shard=1MiB copies=3 inline=4KiB replicate=64KiB");
+            "4+2 shard=1MiB copies=3 inline=512 replicate=64KiB");
   const std::pair<const char*, const char*> cases[] = {
-      {"4+2", "4+2 shard=1MiB copies=3 inline=4KiB replicate=64KiB"},
-      {"6+2", "6+2 shard=704KiB copies=3 inline=4KiB replicate=64KiB"},
-      {"1+0", "1+0 shard=1MiB copies=1 inline=4KiB replicate=64KiB"},
+      {"4+2", "4+2 shard=1MiB copies=3 inline=512 replicate=64KiB"},
+      {"6+2", "6+2 shard=704KiB copies=3 inline=512 replicate=64KiB"},
+      {"1+0", "1+0 shard=1MiB copies=1 inline=512 replicate=64KiB"},
       {" 1+2,inline=0\treplicate=0 ", "1+2 shard=1MiB copies=3 inline=0 replicate=0"},
       {"2+1 replicate=1MiB shard=65536 inline=1000 copies=4",
        "2+1 shard=64KiB copies=4 inline=1000 replicate=1MiB"},
@@ -127,7 +127,7 @@ class LayoutTest : public FsTest {
 
 TEST_F(LayoutTest, ADirectoryHandsItOnToWhatIsMadeInIt) {
   const std::string usual = LayoutOf(kRootInode);
-  EXPECT_EQ(usual, "2+1 shard=64KiB copies=2 inline=4KiB replicate=64KiB");
+  EXPECT_EQ(usual, "2+1 shard=64KiB copies=2 inline=512 replicate=64KiB");
   const InodeId d = Directory("d", "1+2 inline=0");
   const std::string wanted = "1+2 shard=1MiB copies=3 inline=0 replicate=64KiB";
   EXPECT_EQ(LayoutOf(d), wanted);
@@ -163,7 +163,7 @@ TEST_F(LayoutTest, IsAnAttributeAsFarAsItCanBe) {
   EXPECT_FAILS(fs_->SetExtended(d, kName, "2+1", Mode::kCreate), EEXIST);
   EXPECT_EQ(*fs_->ListExtended(d), Names_{kName});
   EXPECT_FAILS(fs_->SetExtended(d, kName, "5+1"), EINVAL) << "six shards on five drives";
-  EXPECT_EQ(LayoutOf(d), "2+1 shard=64KiB copies=2 inline=4KiB replicate=64KiB");
+  EXPECT_EQ(LayoutOf(d), "2+1 shard=64KiB copies=2 inline=512 replicate=64KiB");
 
   const InodeId file = Make("f", "contents", d);
   EXPECT_EQ(*fs_->ListExtended(file), Names_{});
@@ -181,7 +181,7 @@ TEST_F(LayoutTest, AnEmptyFileCanBeGivenOne) {
   const InodeId file = Make("f", "");
   ASSERT_OK(fs_->SetExtended(file, kName, "3+2 shard=64KiB"));
   Host other = NewHost();
-  EXPECT_EQ(LayoutOf(file, other.fs.get()), "3+2 shard=64KiB copies=3 inline=4KiB replicate=64KiB");
+  EXPECT_EQ(LayoutOf(file, other.fs.get()), "3+2 shard=64KiB copies=3 inline=512 replicate=64KiB");
   const std::string data = Pattern(1, 500'000);
   auto open = other->Open(file, FileSystem::Access::kWrite);
   ASSERT_OK((*open)->Write(0, AsBytes(data)));
@@ -266,7 +266,7 @@ TEST_F(LayoutTest, BlocksInMemoryStayAsTheyAre) {
   ASSERT_OK((*open)->Close());
   EXPECT_EQ(Contents("/f"), std::string(150'000, '\0') + data + std::string(149'900, '\0') + data);
   EXPECT_EQ(InodeOf(file).map->layout(), (StripeLayout{2, 1, 64 << 10}));
-  EXPECT_EQ(LayoutOf(file), "2+1 shard=64KiB copies=3 inline=4KiB replicate=64KiB");
+  EXPECT_EQ(LayoutOf(file), "2+1 shard=64KiB copies=3 inline=512 replicate=64KiB");
 }
 
 }  // namespace
