@@ -14,7 +14,9 @@ SendTogether::SendTogether() : outer_(std::exchange(innermost, this)) {}
 
 SendTogether::~SendTogether() {
   innermost = outer_;
-  for (const auto& sender : senders_) sender->SendWaiting();
+  for (const auto& sender : senders_) {
+    if (!Defers(sender)) sender->SendWaiting();
+  }
 }
 
 void SendTogether::SendBeforeWaiting() {

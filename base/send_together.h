@@ -12,8 +12,7 @@
 // A thread that waits (Signal::WaitUntil()) sends what it holds first, so nobody waits for a
 // question that was not sent.
 //
-// Used by one thread. They may be nested: the end of an inner one also sends what the outer ones
-// hold for the same drives.
+// Used by one thread. They may be nested: the end of the outermost one sends what all of them hold.
 
 #pragma once
 

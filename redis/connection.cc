@@ -231,11 +231,14 @@ Status RedisConnection::HandleReply(RedisReply reply) {
     waiting_.push_front(sent.operation);
     return {};
   }
-  if (const OperationPtr leader = operation.leader.lock(); leader && leader->sends_text) {
+  const OperationPtr leader = operation.leader.lock();
+  if (leader && leader->sends_text && !operation.goes_again) {
     // What it follows goes once more, so it has told what was before that.
-    operation.leader.reset();
-    const auto place = std::ranges::find(waiting_, leader);
-    waiting_.insert(place == waiting_.end() ? waiting_.begin() : place + 1, sent.operation);
+    operation.goes_again = true;
+    auto place = std::ranges::find(waiting_, leader);
+    place = place == waiting_.end() ? waiting_.begin() : place + 1;
+    while (place != waiting_.end() && (*place)->goes_again) ++place;
+    waiting_.insert(place, sent.operation);
     return {};
   }
   Count(sent, reply);

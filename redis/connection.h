@@ -50,6 +50,7 @@ class RedisOperation {
   // Executed right after it on the same connection, each answered by itself.
   std::vector<std::shared_ptr<RedisOperation>> followers;
   std::weak_ptr<RedisOperation> leader;  // that it follows, once they are on their way
+  bool goes_again = false;               // with that
   // Bytes that come before those of one of the words, as a part of it.
   SharedBytes value;
   size_t value_word = 0;

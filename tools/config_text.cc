@@ -19,14 +19,18 @@ void AddDrive(const DriveConfig& drive, TomlText& text) {
   text.Set("weight", drive.weight);
   if (drive.tls) text.Set("tls", true);
   if (drive.tls && !drive.tls->ca_file.empty()) text.Set("ca", drive.tls->ca_file);
-  text.Comment(fmt::format("identity {}{}", drive.credentials.identity,
-                           HasFactoryKey(drive) ? ", with the factory's key" : ""));
+  if (!drive.IsRedis()) {
+    text.Comment(fmt::format("identity {}{}", drive.credentials.identity,
+                             HasFactoryKey(drive) ? ", with the factory's key" : ""));
+  } else if (!drive.credentials.user.empty()) {
+    text.Comment(fmt::format("user {}", drive.credentials.user));
+  }
 }
 
 }  // namespace
 
 bool HasFactoryKey(const DriveConfig& drive) {
-  return drive.credentials.key == DriveCredentials().key;
+  return !drive.IsRedis() && drive.credentials.key == DriveCredentials().key;
 }
 
 std::string ConfigText(const ClusterConfig& config) {

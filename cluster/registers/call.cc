@@ -331,12 +331,13 @@ void RegisterCall::ReadUnknown(const RegisterContext& context, std::span<Registe
     }
   }
   while (auto answer = gather.TakeIfThere()) {
-    readings[answer->index / kMostReplicas].call->Take(answer->index % kMostReplicas,
-                                                       std::move(answer->value));
+    const Reading& reading = readings[answer->index / kMostReplicas];
+    const size_t replica = answer->index % kMostReplicas;
+    reading.late->Keep(replica, *reading.call->drives_[replica], answer->value);
   }
   for (const Reading& reading : readings) {
     reading.CatchUpOthers();
-    for (const auto& [replica, state] : reading.late->TakeCome()) {
+    for (const auto& [replica, state] : reading.late->TakeKept()) {
       reading.call->expected_[replica] = state;
     }
     reading.call->NoteRound(start, reading.last_answer);

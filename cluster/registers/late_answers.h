@@ -37,18 +37,20 @@ class LateAnswers {
 
   // True if it came late, and was dealt with.
   bool Take(size_t replica, Drive& drive, const Result<Record>& record);
+  // The same of one that came before, and was not looked at. What is behind stays as it is.
+  void Keep(size_t replica, const Drive& drive, const Result<Record>& record);
 
-  // Catches the replica up, if it is behind. True: it will not stay as it was.
-  bool Bring(Drive& drive, const ReplicaState& state, const Chosen& chosen);
+  // Catches the replica up, if it is behind.
+  void Bring(Drive& drive, const ReplicaState& state, const Chosen& chosen);
 
-  // The replicas that came late so far, while the call went on because of registers that it was
-  // asked with.
-  std::vector<std::pair<size_t, RememberedRegister::Replica>> TakeCome() {
+  // The replicas of these that have what is chosen, so far.
+  std::vector<std::pair<size_t, RememberedRegister::Replica>> TakeKept() {
     const MutexLock lock(mutex_);
-    return std::exchange(came_, {});
+    return std::exchange(kept_, {});
   }
 
  private:
+  void Keep(size_t replica, const ReplicaState& state, const Chosen& chosen);
   std::optional<Chosen> chosen() {
     const MutexLock lock(mutex_);
     return chosen_;
@@ -62,7 +64,7 @@ class LateAnswers {
   const bool catch_up_;
   Mutex mutex_;
   std::optional<Chosen> chosen_ GUARDED_BY(mutex_);
-  std::vector<std::pair<size_t, RememberedRegister::Replica>> came_ GUARDED_BY(mutex_);
+  std::vector<std::pair<size_t, RememberedRegister::Replica>> kept_ GUARDED_BY(mutex_);
 };
 
 }  // namespace pinstripe

@@ -163,6 +163,9 @@ bool FileCommit::MayGoTogether() {
       ((base_.size == 0 && !base_.map) || cut_to_ == 0) && !base_.mark && base_.keepers.empty();
   const bool is_certain = !uncertain_ && (inode_written_ || !first_write_) && suspected_.empty() &&
                           stored_pages_.empty();
+  // Each replica keeps what is replaced until the next change.
+  constexpr size_t kMostReplaced = 1 << 10;
+  if (base_.size > 0 && base_.Encode(id_).size() > kMostReplaced) return false;
   if (!keeps_none || !is_certain || now_.size <= InlineLimit() || !BesideLayout()) return false;
   const DirtyBlocks::Block* const first = blocks_.Find(0);
   return first && first->dirty && !first->sent && blocks_.all().size() == 1;
@@ -234,14 +237,18 @@ Result<bool> FileCommit::CommitTogether(Durability durability) {
   }
   if (changed.unknown()) NoteUnknown(out);
   FinishBlock(0);
-  // Unless it is named after all, what there is of them goes with the next commit.
-  if (!failure_.ok()) Supersede(BlockMap::PiecesOf(0, place));
+  // What there is of them goes with the next commit, unless the inode names them.
+  if (!failure_.ok() && !changed.applied()) Supersede(BlockMap::PiecesOf(0, place));
   if (changed.why.code() == EAGAIN) {
     const bool is_sent_alone = given_ && given_->why.code() == EAGAIN;
     if (is_sent_alone) {
       given_.reset();
       first_name_ = first_name;
     }
+    return false;
+  }
+  // Its homes are full. Spares may have the pieces, and the inode alone is allowed more room.
+  if (changed.why.code() == ENOSPC && changed.effect == Effect::kRefused && !first_name) {
     return false;
   }
   TRY(changed.why);
@@ -254,6 +261,8 @@ Result<bool> FileCommit::CommitTogether(Durability durability) {
     // The inode says next where the pieces are, or that they are others.
     const MutexLock lock(mutex_);
     short_ = Short{inode_written_ ? std::optional(base_) : std::nullopt, changed.now->slot, place};
+    // Another host may replace or share them from now on.
+    maybe_named_.push_back(*changed.now->inode.map);
     base_ = changed.now->inode;
     slot_ = changed.now->slot;
     inode_written_ = true;
@@ -275,12 +284,15 @@ Status FileCommit::TakeBackShort(const Status& why) {
   const auto [before, slot, named] = *std::exchange(short_, std::nullopt);
   if (why.code() == EIO || !before) return why;
   if (slot == slot_) {
-    const auto back =
-        context_.records.ChangeInode(id_, slot_, *before, {Durability::kWriteBack, Room::kFreeing});
+    // What is taken back is deleted soon, and must not come back.
+    const auto back = context_.records.ChangeInode(id_, slot_, *before,
+                                                   {Durability::kWriteThrough, Room::kFreeing});
     if (back.applied()) {
       const MutexLock lock(mutex_);
       base_ = *before;
       slot_ = back.now->slot;
+      maybe_named_.pop_back();
+      if (!MayHold(now_.map, 0, named)) Supersede(BlockMap::PiecesOf(0, named));
       return why;
     }
   }

@@ -405,6 +405,9 @@ void FileState::Abandon() {
       return MayHold(removed_as_.map, piece.first, place);
     });
   }
+  std::erase_if(superseded_, [this](const BlockMap::Piece& piece) {
+    return MayHold(base_.map, piece.first, PlaceInRun(piece.run, 0, block_bytes()));
+  });
   context_.reaper.Add(unused, block_bytes());
   context_.reaper.Add(superseded_, block_bytes());
   context_.reaper.Add(stored_pages_, block_bytes());

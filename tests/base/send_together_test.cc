@@ -32,17 +32,22 @@ TEST(SendTogether, TellsEachSenderOnceAtItsEnd) {
   EXPECT_FALSE(SendTogether::Defers(a));
 }
 
-TEST(SendTogether, AnInnerOneSendsItsOwn) {
-  const auto sender = std::make_shared<CountingSender>();
-  const auto outer_only = std::make_shared<CountingSender>();
-  const SendTogether outer;
-  EXPECT_TRUE(SendTogether::Defers(outer_only));
+TEST(SendTogether, AnInnerOneLeavesItToTheOuterOne) {
+  const auto both = std::make_shared<CountingSender>();
+  const auto inner_only = std::make_shared<CountingSender>();
   {
-    const SendTogether inner;
-    EXPECT_TRUE(SendTogether::Defers(sender));
+    const SendTogether outer;
+    EXPECT_TRUE(SendTogether::Defers(both));
+    {
+      const SendTogether inner;
+      EXPECT_TRUE(SendTogether::Defers(both));
+      EXPECT_TRUE(SendTogether::Defers(inner_only));
+    }
+    EXPECT_EQ(both->told, 0);
+    EXPECT_EQ(inner_only->told, 0);
   }
-  EXPECT_EQ(sender->told, 1);
-  EXPECT_EQ(outer_only->told, 0);
+  EXPECT_EQ(both->told, 1);
+  EXPECT_EQ(inner_only->told, 1);
 }
 
 // A sender that is told may ask for more, which goes out at once.

