@@ -158,6 +158,27 @@ TEST_F(ContentsBesideTest, SmallOnesThatAreChangedMoveIntoTheInode) {
   ExpectNothingIsWrong();
 }
 
+// The replicas would keep all that is replaced until the next change.
+TEST_F(ContentsBesideTest, TheyDoNotGoWithAnInodeThatReplacesALargeOne) {
+  const InodeId id = Make("file", Pattern(1, 1500));
+  const auto write = [&](std::string_view contents, bool truncate) {
+    auto file = fs_->Open(id, FileSystem::Access::kWrite, truncate);
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Write(0, AsBytes(contents)));
+    sim_.Sleep(std::chrono::seconds(1));
+    ASSERT_OK((*file)->Close());
+  };
+  write(Pattern(2, 4000), /*truncate=*/false);
+  EXPECT_EQ(InodeOf(id).inline_data, Pattern(2, 4000));
+  const uint64_t before = PutBytes();
+  write(Pattern(3, 600), /*truncate=*/true);
+  EXPECT_LT(PutBytes() - before, 12'000u) << "each replica would have both";
+  ExpectBeside(id, 600);
+  Host other = NewHost();
+  EXPECT_EQ(Contents("/file", other.fs.get()), Pattern(3, 600));
+  ExpectNothingIsWrong();
+}
+
 // The old pieces are there until the inode says for certain where the new ones are.
 TEST_F(ContentsBesideTest, WhatIsReplacedWhereAHomeTakesNoneLeavesNothingBehind) {
   auto file = Begin(*fs_, Way::kReplaced, "file");
