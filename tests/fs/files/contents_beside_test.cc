@@ -162,10 +162,11 @@ TEST_F(ContentsBesideTest, SmallOnesThatAreChangedMoveIntoTheInode) {
 TEST_F(ContentsBesideTest, TheyDoNotGoWithAnInodeThatReplacesALargeOne) {
   const InodeId id = Make("file", Pattern(1, 1500));
   const auto write = [&](std::string_view contents, bool truncate) {
+    sim_.Sleep(std::chrono::seconds(1));  // until all homes have taken what was before
     auto file = fs_->Open(id, FileSystem::Access::kWrite, truncate);
     ASSERT_OK(file);
     ASSERT_OK((*file)->Write(0, AsBytes(contents)));
-    sim_.Sleep(std::chrono::seconds(1));
+    sim_.Sleep(std::chrono::seconds(1));  // and told their state
     ASSERT_OK((*file)->Close());
   };
   write(Pattern(2, 4000), /*truncate=*/false);
