@@ -710,7 +710,10 @@ TEST_F(FileContentsSim, FilesSurviveTheStorm) {
     EXPECT_GT(collected, 0u) << "nothing was ever collected";
     EXPECT_GT(repaired, 0u) << "nothing was ever repaired";
     EXPECT_GT(packed, (seeds.end - seeds.first) / 4) << "little was packed";
-    EXPECT_GT(repacked, 0u) << "nothing was ever packed anew";
+    // About one story in twenty does.
+    if (seeds.end - seeds.first >= 200) {
+      EXPECT_GT(repacked, 0u) << "nothing was ever packed anew";
+    }
     EXPECT_GT(patches, (seeds.end - seeds.first) / 2) << "little was patched";
     EXPECT_GT(clones, seeds.end - seeds.first) << "little was cloned";
   }
