@@ -38,7 +38,8 @@ class Signal {
 
   virtual void Set() = 0;
 
-  // True when set, false when the deadline came first.
+  // True when set, false when the deadline came first. What this thread holds to be sent goes out
+  // first (base/send_together.h).
   virtual bool WaitUntil(Time deadline) = 0;
 };
 

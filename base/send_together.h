@@ -38,7 +38,7 @@ class SendTogether {
   // True: it will be told later.
   static bool Defers(const std::shared_ptr<Sender>& sender);
 
-  // What all of this thread hold goes out now. Called by each runtime before a thread waits.
+  // Sends what those of this thread hold. Each runtime calls it before a thread waits.
   static void SendBeforeWaiting();
 
  private:

@@ -24,8 +24,7 @@ KineticOperationPtr NewSmallGet(std::string key, uint32_t likely_bytes, Terms te
                                 Callback<Record> done);
 
 // Several of these as one operation. Those that want a cluster version want that of `terms`. Each
-// is answered for itself.
-// They time out together, with the last of them, which `terms` say.
+// is answered for itself. They time out together, with the last of them, which `terms` say.
 KineticOperationPtr NewGetsTogether(std::vector<KineticOperationPtr> gets, Terms terms);
 
 // What the answer to so many gets tells of one of them. EHOSTUNREACH: it does not add up.

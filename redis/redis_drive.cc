@@ -428,22 +428,21 @@ void RedisDrive::Link::OnStore(const Result<RedisReply>& reply, const RedisFacts
 }
 
 Status RedisDrive::Link::LearnStore(const RedisReply& reply) {
+  constexpr std::string_view kAsked = "the question which store it is";
   constexpr size_t kMostStartBytes = 100;
   TRY(StatusOf(reply));
   const SharedBytes* id = reply.TextAt(1);
   const SharedBytes* count = reply.TextAt(2);
   if (id == nullptr || id->size() != kStoreBytes || count == nullptr || reply.list.size() != 4) {
-    return Strange("the question which store it is");
+    return Strange(kAsked);
   }
   const RedisReply& runs = *reply.list[3];
-  if (runs.list.empty() || runs.list.size() > kMaxDriveStarts)
-    return Strange("the question which store it is");
+  if (runs.list.empty() || runs.list.size() > kMaxDriveStarts) return Strange(kAsked);
   Store store{.id = std::string(id->text())};
   std::from_chars(count->text().data(), count->text().data() + count->size(), store.start_count);
   for (size_t i = 0; i < runs.list.size(); ++i) {
     const SharedBytes* run = runs.TextAt(i);
-    if (run == nullptr || run->size() > kMostStartBytes)
-      return Strange("the question which store it is");
+    if (run == nullptr || run->size() > kMostStartBytes) return Strange(kAsked);
     store.starts.emplace_back(run->text());
   }
   trying()->SetStore(store.id);

@@ -37,13 +37,13 @@ class LateAnswers {
 
   // True if it came late, and was dealt with.
   bool Take(size_t replica, Drive& drive, const Result<Record>& record);
-  // The same of one that came before, and was not looked at. What is behind stays as it is.
+  // One that came in time, and was not needed. A replica that is behind is not caught up.
   void Keep(size_t replica, const Drive& drive, const Result<Record>& record);
 
   // Catches the replica up, if it is behind.
   void Bring(Drive& drive, const ReplicaState& state, const Chosen& chosen);
 
-  // The replicas of these that have what is chosen, so far.
+  // The replicas among them that have what is chosen.
   std::vector<std::pair<size_t, RememberedRegister::Replica>> TakeKept() {
     const MutexLock lock(mutex_);
     return std::exchange(kept_, {});

@@ -163,12 +163,12 @@ bool FileCommit::MayGoTogether() {
       ((base_.size == 0 && !base_.map) || cut_to_ == 0) && !base_.mark && base_.keepers.empty();
   const bool is_certain = !uncertain_ && (inode_written_ || !first_write_) && suspected_.empty() &&
                           stored_pages_.empty();
-  // Each replica keeps what is replaced until the next change.
-  constexpr size_t kMostReplaced = 1 << 10;
-  if (base_.size > 0 && base_.Encode(id_).size() > kMostReplaced) return false;
   if (!keeps_none || !is_certain || now_.size <= InlineLimit() || !BesideLayout()) return false;
   const DirtyBlocks::Block* const first = blocks_.Find(0);
-  return first && first->dirty && !first->sent && blocks_.all().size() == 1;
+  if (!first || !first->dirty || first->sent || blocks_.all().size() > 1) return false;
+  // Each replica keeps what is replaced until the next change.
+  constexpr size_t kMostReplaced = 1 << 10;
+  return base_.size == 0 || base_.Encode(id_).size() <= kMostReplaced;
 }
 
 Companions FileCommit::CompanionsOf(StripeStore::PendingWrite& pieces) {
@@ -239,16 +239,17 @@ Result<bool> FileCommit::CommitTogether(Durability durability) {
   FinishBlock(0);
   // What there is of them goes with the next commit, unless the inode names them.
   if (!failure_.ok() && !changed.applied()) Supersede(BlockMap::PiecesOf(0, place));
-  if (changed.why.code() == EAGAIN) {
-    const bool is_sent_alone = given_ && given_->why.code() == EAGAIN;
-    if (is_sent_alone) {
+  // Others were in the way, or its homes are full: then spares may have the pieces, and what goes
+  // without any is allowed more room.
+  const auto may_go_alone = [](const Changed& change) {
+    const bool is_full = change.why.code() == ENOSPC && change.effect == Effect::kRefused;
+    return change.why.code() == EAGAIN || is_full;
+  };
+  if (may_go_alone(changed)) {
+    if (given_ && may_go_alone(*given_)) {
       given_.reset();
       first_name_ = first_name;
     }
-    return false;
-  }
-  // Its homes are full. Spares may have the pieces, and the inode alone is allowed more room.
-  if (changed.why.code() == ENOSPC && changed.effect == Effect::kRefused && !first_name) {
     return false;
   }
   TRY(changed.why);

@@ -117,12 +117,22 @@ class FaultyDrive::Core final : public SendTogether::Sender,
     }
     if (!deferred) SendWaiting();
   }
+  // Small gets that are asked for together would be in one message. They are sent at once all the
+  // same, and only counted so.
+  void NoteGet(const ValueRange& range) {
+    const bool held = range.likely_bytes > 0 && SendTogether::Defers(shared_from_this());
+    const std::lock_guard lock(mutex_);
+    if (!held || !holds_gets_) ++requests_.get_messages;
+    holds_gets_ = held;
+  }
+
   void SendWaiting() override {
     std::vector<WaitingPut> puts;
     DriveFaults faults;
     {
       const std::lock_guard lock(mutex_);
       puts.swap(waiting_);
+      holds_gets_ = false;
       if (!puts.empty()) ++requests_.put;
       faults = faults_;
     }
@@ -435,6 +445,7 @@ class FaultyDrive::Core final : public SendTogether::Sender,
   DriveFaults faults_;                                   // guarded by mutex_
   uint64_t losses_ = 0;                                  // guarded by mutex_
   DriveRequests requests_;                               // guarded by mutex_
+  bool holds_gets_ = false;                              // likewise
   std::set<std::string> keys_;                           // guarded by mutex_; of puts
   std::vector<WaitingPut> waiting_;                      // guarded by mutex_; to be sent
   uint64_t last_caller_ = kNobody;                       // guarded by mutex_
@@ -458,6 +469,7 @@ bool FaultyDrive::IsUp() const { return core_->IsUp(); }
 uint64_t FaultyDrive::CountLosses() const { return core_->CountLosses(); }
 
 void FaultyDrive::Get(std::string key, ValueRange range, Terms terms, Callback<Record> done) {
+  core_->NoteGet(range);
   core_->Send<Result<Record>>(
       &DriveRequests::get, terms,
       [core = core_.get(), key = std::move(key), range](Drive& drive, Terms until,

@@ -70,6 +70,7 @@ class ClientLife {
 // Requests made, whatever became of them.
 struct DriveRequests {
   uint64_t get = 0;
+  uint64_t get_messages = 0;  // of these: small ones that are asked for together are in one
   uint64_t head = 0;
   uint64_t put = 0;  // those that are asked for together are one
   uint64_t remove = 0;

@@ -84,6 +84,12 @@ TEST_F(DevConfigTest, ADriveOnRedisIsReachedAndServedAsItHasToBe) {
   EXPECT_THAT(config->drives[3].addresses, ElementsAre("redis://127.0.0.1:20004"));
   EXPECT_TRUE(config->drives[3].IsRedis());
   EXPECT_FALSE(config->drives[2].IsRedis());
+  // It has no key that everybody knows.
+  EXPECT_TRUE(HasFactoryKey(config->drives[2]));
+  EXPECT_FALSE(HasFactoryKey(config->drives[3]));
+  const std::string shown = ConfigText(*config);
+  const std::string of_it = shown.substr(shown.find("redis://"));
+  EXPECT_EQ(of_it.find("identity"), std::string::npos) << of_it;
   const std::string text = RedisConfigText(drive, 1000);
   for (const char* line : {"bind 127.0.0.1\n", "port 20004\n", "dir /d/4\n", "appendonly yes\n",
                            "appendfsync always\n", "maxmemory 1000\n"}) {

@@ -22,7 +22,9 @@ constexpr size_t kSmall = 10'000;
 
 class ContentsBesideTest : public FsTest {
  protected:
-  ContentsBesideTest() : FsTest({.drives = 8, .layout = {4, 2, 64 << 10}}) {
+  explicit ContentsBesideTest(TestCluster::Options options = {.drives = 8,
+                                                              .layout = {4, 2, 64 << 10}})
+      : FsTest(options) {
     format_.features = {NewFeature(kContentsBesideFeature)};
   }
 
@@ -158,6 +160,61 @@ TEST_F(ContentsBesideTest, SmallOnesThatAreChangedMoveIntoTheInode) {
   ExpectNothingIsWrong();
 }
 
+// Its homes have no room for data, and the other drives have.
+class FullHomesTest : public ContentsBesideTest {
+ protected:
+  FullHomesTest()
+      : ContentsBesideTest({.drives = 12,
+                            .layout = {4, 2, 64 << 10},
+                            .drive_bytes = 8 << 20,
+                            .reserve_bytes = 2 << 20}) {}
+
+  void Fill(DriveId id) {
+    Status status;
+    int number = 0;
+    for (const size_t size : {1 << 19, 1 << 14, 1 << 9}) {
+      for (status = {}; status.ok();) {
+        Gather<Status> gather(sim_);
+        machines_.memory(id).Put({.key = fmt::format("junk{}", number++),
+                                  .value = SharedBytes(std::string(size, 'x')),
+                                  .room = Room::kData},
+                                 Time::max(), gather.Ask(0));
+        status = std::move(gather.Next(Time::max())->value);
+      }
+      ASSERT_EQ(status.code(), ENOSPC) << status.message();
+    }
+    junk_ = std::max(junk_, number);
+  }
+
+  void Empty(DriveId id) {
+    for (int number = 0; number < junk_; ++number) {
+      Gather<Status> gather(sim_);
+      machines_.memory(id).Delete(fmt::format("junk{}", number), Expected::Any(),
+                                  Durability::kWriteBack, Time::max(), gather.Ask(0));
+      (void)gather.Next(Time::max());  // it may have fewer
+    }
+  }
+
+ private:
+  int junk_ = 0;  // keys that a drive may have
+};
+
+TEST_F(FullHomesTest, ContentsGoToOtherDrives) {
+  // Some are tried with their inodes, those of which each home has told its state.
+  for (int i = 0; i < 30; ++i) {
+    SCOPED_TRACE(i);
+    auto file = Begin(*fs_, static_cast<Way>(i % 3), std::to_string(i));
+    const std::vector<DriveId> homes = HomesOf(file->inode());
+    for (const DriveId home : homes) Fill(home);
+    ASSERT_OK(file->Write(0, AsBytes(Pattern(1, kSmall))));
+    sim_.Sleep(std::chrono::seconds(1));
+    ASSERT_OK(file->Close());
+    for (const DriveId home : homes) Empty(home);
+    Host other = NewHost();
+    EXPECT_EQ(Contents("/" + std::to_string(i), other.fs.get()), Pattern(1, kSmall));
+  }
+}
+
 // The replicas would keep all that is replaced until the next change.
 TEST_F(ContentsBesideTest, TheyDoNotGoWithAnInodeThatReplacesALargeOne) {
   const InodeId id = Make("file", Pattern(1, 1500));
@@ -258,7 +315,16 @@ TEST_F(ContentsBesideTest, WhatWasJustListedIsReadWithOneWait) {
   const auto listed = other->ReadDirectory(kRootInode, "", 10, /*with_attributes=*/true);
   ASSERT_OK(listed);
   ASSERT_EQ(listed->size(), 3u);
+  const auto messages = [&] {
+    uint64_t all = 0;
+    for (DriveId id = 1; id <= machines_.size(); ++id) {
+      all += machines_.drive(id).requests().get_messages;
+    }
+    return all;
+  };
+  const uint64_t before = messages();
   EXPECT_EQ(count([&] { EXPECT_EQ(read((*listed)[0].inode), Pattern(1, kSmall)); }), 1);
+  EXPECT_EQ(messages() - before, kReplicas) << "a piece is asked for with the inode";
   // It is only asked for early: what counts is what the inode says now.
   auto file = fs_->Open((*listed)[1].inode, FileSystem::Access::kWrite);
   ASSERT_OK(file);
