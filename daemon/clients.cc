@@ -1,10 +1,32 @@
 #include "daemon/clients.h"
 
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
 #include <utility>
 
 #include "base/utf8.h"
 
 namespace pinstripe {
+
+std::string PeerText(int socket) {
+  sockaddr_storage peer{};
+  socklen_t length = sizeof peer;
+  if (getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &length) != 0) return "";
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (peer.ss_family == AF_INET6) {
+    const auto& six = reinterpret_cast<const sockaddr_in6&>(peer);
+    inet_ntop(AF_INET6, &six.sin6_addr, text.data(), text.size());
+    return fmt::format("[{}]:{}", text.data(), ntohs(six.sin6_port));
+  }
+  const auto& four = reinterpret_cast<const sockaddr_in&>(peer);
+  inet_ntop(AF_INET, &four.sin_addr, text.data(), text.size());
+  return fmt::format("{}:{}", text.data(), ntohs(four.sin_port));
+}
+
 void ConnectedClient::Introduce(Introduction introduction) {
   Introduction bounded{.program = Printable(introduction.program, kMostProgramBytes),
                        .version = Printable(introduction.version, kMostVersionBytes),

@@ -21,6 +21,9 @@
 
 namespace pinstripe {
 
+// Whom a socket is connected to: "10.0.0.7:51234". Empty: nobody.
+std::string PeerText(int socket);
+
 class ConnectedClient {
  public:
   static constexpr size_t kMostProgramBytes = 64;

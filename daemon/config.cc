@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include "base/config.h"
@@ -42,6 +43,10 @@ std::vector<std::pair<std::string, uint16_t>> Ports(const ServedDrive& drive) {
   std::vector<std::pair<std::string, uint16_t>> ports;
   if (drive.port.value_or(0) != 0) ports.emplace_back("port", *drive.port);
   if (drive.tls_port.value_or(0) != 0) ports.emplace_back("tls_port", *drive.tls_port);
+  if (drive.resp_port.value_or(0) != 0) ports.emplace_back("resp_port", *drive.resp_port);
+  if (drive.resp_tls_port.value_or(0) != 0) {
+    ports.emplace_back("resp_tls_port", *drive.resp_tls_port);
+  }
   return ports;
 }
 
@@ -56,6 +61,37 @@ std::optional<TlsFiles> ReadTls(const std::string& config_file, ConfigTable& tab
                   .key = Beside(config_file, table.Text("tls_key"))};
 }
 
+// Each port is of one socket.
+void CheckPorts(const ServedDrive& drive, const DaemonConfig& config, ConfigTable& table) {
+  std::map<uint16_t, std::string> used;
+  for (const ServedDrive& other : config.drives) {
+    for (const auto& [key, port] : Ports(other)) used.emplace(port, key);
+  }
+  for (const auto& [key, port] : Ports(drive)) {
+    if (!used.emplace(port, key).second) {
+      table.Refuse(key, fmt::format("port {} is used twice", port));
+    }
+  }
+}
+
+// The ports for clients of the Redis protocol, and what they may expect.
+void ReadResp(ConfigTable& table, const DaemonConfig& config, ServedDrive* drive) {
+  drive->resp_port = ReadPort(table, "resp_port");
+  drive->resp_tls_port = ReadPort(table, "resp_tls_port");
+  const std::string sync = table.Text("resp_sync", "write-back");
+  if (sync != "write-back" && sync != "write-through") {
+    table.Refuse("resp_sync", fmt::format("'{}' is neither write-back nor write-through", sync));
+  }
+  drive->resp_write_through = sync == "write-through";
+  if (drive->resp_port && !config.clear_keys_allowed && !IsLoopback(config.listen)) {
+    table.Refuse("resp_port",
+                 fmt::format("clients of the Redis protocol send their keys as they are, and the "
+                             "drive would listen at {}: give a resp_tls_port instead, listen at "
+                             "127.0.0.1, or say clear_keys = \"allow\" in [daemon]",
+                             config.listen));
+  }
+}
+
 void ReadDrive(const std::string& config_file, ConfigTable& table, DaemonConfig& config) {
   ServedDrive drive;
   drive.path = Beside(config_file, table.Text("path"));
@@ -64,12 +100,10 @@ void ReadDrive(const std::string& config_file, ConfigTable& table, DaemonConfig&
   if (!drive.port && !drive.tls_port) {
     table.Refuse("path", "the drive needs a port, a tls_port, or both");
   }
-  if (drive.port && drive.port != 0 && drive.port == drive.tls_port) {
-    table.Refuse("tls_port", fmt::format("port {} is used twice", *drive.port));
-  }
-  if (drive.tls_port && !config.tls) {
+  ReadResp(table, config, &drive);
+  if ((drive.tls_port || drive.resp_tls_port) && !config.tls) {
     table.Refuse(
-        "tls_port",
+        drive.tls_port ? "tls_port" : "resp_tls_port",
         "TLS needs a certificate and its key: give tls_certificate and tls_key in [daemon]. "
         "`openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj /CN=$(hostname) "
         "-addext subjectAltName=DNS:$(hostname) -keyout tls.key -out tls.crt` makes both");
@@ -86,12 +120,8 @@ void ReadDrive(const std::string& config_file, ConfigTable& table, DaemonConfig&
     if (other.path == drive.path) {
       table.Refuse("path", fmt::format("{} is served twice", drive.path));
     }
-    for (const auto& [key, port] : Ports(drive)) {
-      for (const auto& [other_key, other_port] : Ports(other)) {
-        if (port == other_port) table.Refuse(key, fmt::format("port {} is used twice", port));
-      }
-    }
   }
+  CheckPorts(drive, config, table);
   config.drives.push_back(std::move(drive));
 }
 
@@ -190,6 +220,7 @@ Result<DaemonConfig> DaemonConfig::Load(const std::string& path) {
   config.factory_key_allowed = is_allowed("factory_key", daemon.Text("factory_key", "refuse"));
   config.erase_without_pin =
       is_allowed("erase_without_pin", daemon.Text("erase_without_pin", "refuse"));
+  config.clear_keys_allowed = is_allowed("clear_keys", daemon.Text("clear_keys", "refuse"));
   const Result<LogFormat> log_format = ParseLogFormat(daemon.Text("log_format", "text"));
   if (!log_format.has_value()) daemon.Refuse("log_format", log_format.error().message());
   config.log_format = log_format.value_or(LogFormat::kText);

@@ -17,11 +17,14 @@
 namespace pinstripe {
 
 struct ServedDrive {
-  std::string path;                  // its directory
-  std::optional<uint16_t> port;      // without TLS; 0: any free one; none: not served so
-  std::optional<uint16_t> tls_port;  // the same with TLS
-  uint64_t capacity_bytes = 0;       // 0: what the file system has
-  std::string serial_number;         // empty: made when the store is
+  std::string path;                   // its directory
+  std::optional<uint16_t> port;       // without TLS; 0: any free one; none: not served so
+  std::optional<uint16_t> tls_port;   // the same with TLS
+  std::optional<uint16_t> resp_port;  // the two for clients of the Redis protocol
+  std::optional<uint16_t> resp_tls_port;
+  bool resp_write_through = false;  // as of Server::Resp
+  uint64_t capacity_bytes = 0;      // 0: what the file system has
+  std::string serial_number;        // empty: made when the store is
   StoreKind store = StoreKind::kLog;
 };
 
@@ -47,6 +50,8 @@ struct DaemonConfig {
   bool factory_key_allowed = false;
   // Whether a drive that has no erase PIN may be erased over the protocol: by everybody, that is.
   bool erase_without_pin = false;
+  // Whether identities' keys may come over the network in clear text: with a resp_port, that is.
+  bool clear_keys_allowed = false;
   // Who may use a drive whose own identities nobody has set; the Kinetic factory default.
   RightsById identities{{1, FullAccess(std::string(kFactoryKey))}};
   // A request that takes so long is told of (slow_log.h); 0: none is.

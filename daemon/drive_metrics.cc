@@ -84,7 +84,7 @@ void AddDrive(const MeasuredDrive& drive, MetricsPage& page) {
                  "How long the flushes took that answers waited for.", statistics.flushes().Load(),
                  labels);
   AddFailures(drive.path, statistics, page);
-  AddSpace(drive.path, service.Usage(), page);
+  AddSpace(drive.path, service.inside().engine.Usage(), page);
 }
 
 }  // namespace

@@ -65,6 +65,13 @@ inline constexpr uint32_t kMaxConnections = 1000;  // per device
 
 class KineticService {
  public:
+  // For what serves the device in other ways (resp_device.h). Whoever uses the engine so has
+  // visited the gate, and asked for the rights of whoever he does it for.
+  struct Inside {
+    Engine& engine;
+    Gate& executing;
+  };
+
   // Who asks, and how.
   struct Caller {
     DeviceSecurity::IdentityPtr identity;
@@ -155,9 +162,9 @@ class KineticService {
   Clients& clients() { return clients_; }
   SlowLog& slow() { return slow_; }
   const DeviceDescription& device() const { return device_; }
-  StoreUsage Usage() { return engine_.Usage(); }
 
   Status Flush() { return engine_.Flush(); }
+  Inside inside() { return {engine_, executing_}; }
 
   static void SetFailure(const Status& failure, kinetic::Command* answer);
 

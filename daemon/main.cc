@@ -261,6 +261,17 @@ Status Listen(Server& server, const DaemonConfig& config, const ServedDrive& dri
               const std::shared_ptr<const TlsServer>& tls, KineticService& service) {
   if (drive.port) TRY(server.Listen(config.listen, *drive.port, service));
   if (drive.tls_port) TRY(server.Listen(config.listen, *drive.tls_port, service, tls));
+  const Server::Resp resp{.write_through = drive.resp_write_through};
+  const auto listen_resp = [&](uint16_t port, std::shared_ptr<const TlsServer> with) -> Status {
+    const bool is_tls = with != nullptr;
+    const uint16_t bound =
+        TRY(server.ListenResp(config.listen, port, service, resp, std::move(with)));
+    Log(LogLevel::kInfo, "drive is served to clients of the Redis protocol",
+        {{"path", drive.path}, {"port", bound}, {"tls", is_tls ? "yes" : "no"}});
+    return {};
+  };
+  if (drive.resp_port) TRY(listen_resp(*drive.resp_port, nullptr));
+  if (drive.resp_tls_port) TRY(listen_resp(*drive.resp_tls_port, tls));
   return {};
 }
 

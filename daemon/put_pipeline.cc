@@ -19,9 +19,8 @@ namespace {
 constexpr size_t kSmallPutsBytes = 64 << 10;    // values of puts that wait for those before them
 constexpr size_t kMostPutsWaiting = 512 << 10;  // bytes of such values
 constexpr size_t kMostPutsAtOnce = 4;           // by the loop
-constexpr Duration kRestFromPuts = std::chrono::milliseconds(100);  // of the loop, after a long one
-constexpr size_t kMostRequestReused = 512;  // bytes of a message whose memory is used again
-constexpr size_t kMostReused = 64;          // requests and answers, of a connection
+constexpr size_t kMostRequestReused = 512;      // bytes of a message whose memory is used again
+constexpr size_t kMostReused = 64;              // requests and answers, of a connection
 
 }  // namespace
 

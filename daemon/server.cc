@@ -12,6 +12,8 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "daemon/resp_puts.h"
+#include "daemon/resp_session.h"
 #include "daemon/session.h"
 #include "kinetic/frame.h"
 #include "kinetic/io_loop.h"
@@ -67,16 +69,28 @@ Result<uint16_t> PortOf(int socket) {
                    : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
-// To one connection too many. It has not said anything yet, so it hears this.
-void Decline(int socket, const Status& why) {
+std::string WordsToDecline(const Status& why) {
   Command last;
   last.mutable_status()->set_code(kinetic::Status::SERVICE_BUSY);
   last.mutable_status()->set_statusmessage(std::string(why.message()));
-  const std::string frame = UnsignedFrame(Unsigned::kUnsolicited, last);
+  return UnsignedFrame(Unsigned::kUnsolicited, last);
+}
+
+// To one connection too many. It has not said anything yet, so it hears this.
+void Decline(int socket, const std::string& words) {
   // When it does not fit, the end of the connection says enough.
   [[maybe_unused]] const ssize_t sent =
-      send(socket, frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      send(socket, words.data(), words.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
+
+// What serves a device to clients of the Redis protocol, whichever port they came through.
+struct RespParts {
+  RespParts(Runtime& runtime, KineticService& service, bool write_through)
+      : device(runtime, service, write_through) {}
+
+  RespDevice device;
+  std::vector<std::shared_ptr<RespPuts>> puts;  // of each loop
+};
 
 }  // namespace
 
@@ -124,12 +138,24 @@ class Server::Impl {
     const uint16_t bound = TRY(PortOf(socket.get()));
     service.ServedSince(runtime_.Now());
     tls == nullptr ? service.SetPort(bound) : service.SetTlsPort(bound);
-    std::shared_ptr<SharedByDevice>& shared = shared_[&service];
-    if (shared == nullptr) shared = std::make_shared<SharedByDevice>(runtime_, *flushers_, service);
-    auto listener =
-        std::make_shared<Listener>(*this, service, std::move(socket), std::move(tls), shared);
-    listeners_.push_back(listener);
-    loops_[0]->PostAndWait([&] { listener->Start(); });
+    Listen(service, std::move(socket), bound, std::move(tls), /*resp=*/nullptr);
+    return bound;
+  }
+
+  Result<uint16_t> ListenResp(const std::string& host, uint16_t port, KineticService& service,
+                              Resp how, std::shared_ptr<const TlsServer> tls) {
+    FileDescriptor socket = TRY(Bind(host, port));
+    const uint16_t bound = TRY(PortOf(socket.get()));
+    std::unique_ptr<RespParts>& parts = resp_[&service];
+    if (parts == nullptr) {
+      parts = std::make_unique<RespParts>(runtime_, service, how.write_through);
+      for (const auto& loop : loops_) {
+        parts->puts.push_back(std::make_shared<RespPuts>(*loop, *workers_, parts->device,
+                                                         SharedBy(service)->no_puts_at_once,
+                                                         options_.long_put));
+      }
+    }
+    Listen(service, std::move(socket), bound, std::move(tls), parts.get());
     return bound;
   }
 
@@ -148,18 +174,36 @@ class Server::Impl {
     return limits;
   }
 
+  const std::shared_ptr<SharedByDevice>& SharedBy(KineticService& service) {
+    std::shared_ptr<SharedByDevice>& shared = shared_[&service];
+    if (shared == nullptr) shared = std::make_shared<SharedByDevice>(runtime_, *flushers_, service);
+    return shared;
+  }
+
+  void Listen(KineticService& service, FileDescriptor socket, uint16_t port,
+              std::shared_ptr<const TlsServer> tls, RespParts* resp) {
+    auto listener = std::make_shared<Listener>(*this, service, std::move(socket), port,
+                                               std::move(tls), SharedBy(service), resp);
+    listeners_.push_back(listener);
+    loops_[0]->PostAndWait([&] { listener->Start(); });
+  }
+
   // A descriptor to give up for that of somebody who is to be sent away. Null: there is none left.
   static FileDescriptor Spare() { return FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
   class Listener final : public IoLoop::Handler, public std::enable_shared_from_this<Listener> {
    public:
-    Listener(Impl& server, KineticService& service, FileDescriptor socket,
-             std::shared_ptr<const TlsServer> tls, std::shared_ptr<SharedByDevice> shared)
+    // `resp`: for clients of that protocol; null: for those of Kinetic.
+    Listener(Impl& server, KineticService& service, FileDescriptor socket, uint16_t port,
+             std::shared_ptr<const TlsServer> tls, std::shared_ptr<SharedByDevice> shared,
+             RespParts* resp)
         : server_(server),
           service_(service),
           socket_(std::move(socket)),
+          port_(port),
           tls_(std::move(tls)),
           shared_(std::move(shared)),
+          resp_(resp),
           again_(*server.loops_[0],
                  [this] { server_.loops_[0]->Change(watch_id_, socket_.get(), EPOLLIN); }) {}
 
@@ -191,8 +235,6 @@ class Server::Impl {
     static constexpr int kAcceptedAtOnce = 16;
     static constexpr Duration kQuiet = std::chrono::seconds(10);
 
-    uint16_t Port() const { return tls_ == nullptr ? service_.port() : service_.tls_port(); }
-
     void Tell(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
       service_.events().Add(server_.loops_[0]->runtime().WallClock(), level, event, fields);
     }
@@ -211,7 +253,7 @@ class Server::Impl {
       if (now >= quiet_until_) {
         quiet_until_ = now + kQuiet;
         Tell(LogLevel::kError, "cannot accept connections",
-             {{"port", Port()},
+             {{"port", port_},
               {"why", ErrnoText(error)},
               {"do", short_of_descriptors ? "raise the limit of descriptors (LimitNOFILE)"
                                           : "see to the machine's memory"}});
@@ -226,9 +268,11 @@ class Server::Impl {
       if (now >= quiet_until_) {
         quiet_until_ = now + kQuiet;
         Tell(LogLevel::kWarn, "connections refused: too many",
-             {{"port", Port()}, {"why", why}, {"refused", std::exchange(refused_, 0)}});
+             {{"port", port_}, {"why", why}, {"refused", std::exchange(refused_, 0)}});
       }
-      if (tls_ == nullptr) Decline(client, why);
+      if (tls_ != nullptr) return;
+      Decline(client,
+              resp_ == nullptr ? WordsToDecline(why) : fmt::format("-ERR {}\r\n", why.message()));
     }
 
     void Admit(FileDescriptor client, const std::string& address) {
@@ -239,30 +283,44 @@ class Server::Impl {
         Result<std::unique_ptr<TlsStream>> accepted = tls_->Accept(client.get());
         if (!accepted.has_value()) {
           Tell(LogLevel::kError, "cannot accept a connection",
-               {{"port", Port()}, {"why", accepted.error()}});
+               {{"port", port_}, {"why", accepted.error()}});
           return;
         }
         stream = *std::move(accepted);
       }
       const size_t i = server_.next_loop_++ % server_.loops_.size();
-      IoLoop& loop = *server_.loops_[i];
-      auto session = std::make_shared<Session>(
-          loop, *server_.threads_, server_.budgets_, shared_, service_, *std::move(place),
-          std::move(client), std::move(stream), server_.options_,
-          [&server = server_, i](const std::shared_ptr<Session>& self) {
-            server.sessions_[i].erase(self);
-          });
-      loop.Post([&server = server_, i, session = std::move(session)] {
+      auto session = NewSession(i, *std::move(place), std::move(client), std::move(stream));
+      server_.loops_[i]->Post([&server = server_, i, session = std::move(session)] {
         server.sessions_[i].insert(session);
         session->Start();
       });
     }
 
+    std::shared_ptr<Connection> NewSession(size_t i, std::unique_ptr<Places::Place> place,
+                                           FileDescriptor client,
+                                           std::unique_ptr<TlsStream> stream) {
+      IoLoop& loop = *server_.loops_[i];
+      const auto closed = [&server = server_, i](const std::shared_ptr<Connection>& self) {
+        server.sessions_[i].erase(self);
+      };
+      if (resp_ == nullptr) {
+        return std::make_shared<Session>(loop, *server_.threads_, server_.budgets_, shared_,
+                                         service_, std::move(place), std::move(client),
+                                         std::move(stream), server_.options_, closed);
+      }
+      const RespSession::Shared shared{*server_.threads_, server_.budgets_, *shared_, resp_->device,
+                                       server_.options_};
+      return std::make_shared<RespSession>(loop, shared, resp_->puts[i], std::move(place),
+                                           std::move(client), std::move(stream), closed);
+    }
+
     Impl& server_;
     KineticService& service_;
     const FileDescriptor socket_;
+    const uint16_t port_;
     const std::shared_ptr<const TlsServer> tls_;  // null: a plain port
     const std::shared_ptr<SharedByDevice> shared_;
+    RespParts* const resp_;
     IoLoop::Timer again_;  // when accepting has failed
     uint64_t watch_id_ = 0;
     Time quiet_until_{};    // nothing is told of who was refused
@@ -275,7 +333,7 @@ class Server::Impl {
   ServerBudgets budgets_;  // likewise
   FileDescriptor spare_;   // of the first loop's thread
   std::vector<std::unique_ptr<IoLoop>> loops_;
-  std::vector<std::set<std::shared_ptr<Session>>> sessions_;  // of each loop, on its thread
+  std::vector<std::set<std::shared_ptr<Connection>>> sessions_;  // of each loop, on its thread
   std::unique_ptr<Workers> workers_;
   std::unique_ptr<Workers> flushers_;
   std::unique_ptr<Background> scans_;
@@ -284,6 +342,7 @@ class Server::Impl {
   std::optional<ServerThreads> threads_;
   std::vector<std::shared_ptr<Listener>> listeners_;
   std::map<KineticService*, std::shared_ptr<SharedByDevice>> shared_;
+  std::map<KineticService*, std::unique_ptr<RespParts>> resp_;
   size_t next_loop_ = 0;  // of the first loop's thread
 };
 
@@ -297,6 +356,11 @@ Server::Load Server::CountLoad() { return impl_->CountLoad(); }
 Result<uint16_t> Server::Listen(const std::string& host, uint16_t port, KineticService& service,
                                 std::shared_ptr<const TlsServer> tls) {
   return impl_->Listen(host, port, service, std::move(tls));
+}
+
+Result<uint16_t> Server::ListenResp(const std::string& host, uint16_t port, KineticService& service,
+                                    Resp how, std::shared_ptr<const TlsServer> tls) {
+  return impl_->ListenResp(host, port, service, how, std::move(tls));
 }
 
 }  // namespace pinstripe

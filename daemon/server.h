@@ -72,6 +72,14 @@ class Server {
   Result<uint16_t> Listen(const std::string& host, uint16_t port, KineticService& service,
                           std::shared_ptr<const TlsServer> tls = nullptr);
 
+  // Serves it to clients of the Redis protocol as well, in the same way (resp_device.h).
+  // `write_through`: their changes are answered when they are safe from power loss.
+  struct Resp {
+    bool write_through = false;
+  };
+  Result<uint16_t> ListenResp(const std::string& host, uint16_t port, KineticService& service,
+                              Resp how, std::shared_ptr<const TlsServer> tls = nullptr);
+
   // What all connections have under way now.
   struct Load {
     uint64_t value_bytes = 0;

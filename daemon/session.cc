@@ -1,7 +1,5 @@
 #include "daemon/session.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -24,22 +22,6 @@ constexpr size_t kAnswersAtOnce = 128;         // by the loop, likewise
 // A frame that is larger is received when there is room for it in the budget of the daemon.
 constexpr size_t kMostFrameWithoutRoom = 64 << 10;
 
-// "10.0.0.7:51234"
-std::string PeerOf(int socket) {
-  sockaddr_storage peer{};
-  socklen_t length = sizeof peer;
-  if (getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &length) != 0) return "";
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  if (peer.ss_family == AF_INET6) {
-    const auto& six = reinterpret_cast<const sockaddr_in6&>(peer);
-    inet_ntop(AF_INET6, &six.sin6_addr, text.data(), text.size());
-    return fmt::format("[{}]:{}", text.data(), ntohs(six.sin6_port));
-  }
-  const auto& four = reinterpret_cast<const sockaddr_in&>(peer);
-  inet_ntop(AF_INET, &four.sin_addr, text.data(), text.size());
-  return fmt::format("{}:{}", text.data(), ntohs(four.sin_port));
-}
-
 Status LongValue(const Frame& frame) {
   return Fail(EINVAL, "a value of {} bytes; the limit is {}", frame.value_bytes, kMaxValueBytes);
 }
@@ -55,7 +37,7 @@ Session::Session(IoLoop& loop, const ServerThreads& threads, ServerBudgets& budg
                  std::shared_ptr<SharedByDevice> shared, KineticService& service,
                  std::unique_ptr<Places::Place> place, FileDescriptor socket,
                  std::unique_ptr<TlsStream> tls, const Server::Options& options,
-                 std::function<void(std::shared_ptr<Session>)> closed)
+                 std::function<void(std::shared_ptr<Connection>)> closed)
     : loop_(loop),
       threads_(threads),
       budgets_(budgets),
@@ -83,7 +65,7 @@ void Session::Start() {
   }
   watch_id_ = loop_.Add(socket_.get(), EPOLLIN, shared_from_this());
   const Time now = loop_.runtime().Now();
-  client_ = std::make_shared<ConnectedClient>(PeerOf(socket_.get()), tls_ != nullptr,
+  client_ = std::make_shared<ConnectedClient>(PeerText(socket_.get()), tls_ != nullptr,
                                               connection_id_, now);
   service_.clients().Add(client_);
   place_->OnEnd([weak = weak_from_this(), &loop = loop_] {

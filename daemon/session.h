@@ -35,49 +35,21 @@
 #include "base/mutex.h"
 #include "daemon/batch.h"
 #include "daemon/clients.h"
-#include "daemon/flushes.h"
 #include "daemon/kinetic_service.h"
 #include "daemon/outbox.h"
 #include "daemon/places.h"
 #include "daemon/put_pipeline.h"
 #include "daemon/server.h"
 #include "daemon/session_gate.h"
-#include "daemon/value_budget.h"
+#include "daemon/shared_by_sessions.h"
 #include "kinetic/frame.h"
 #include "kinetic/io_loop.h"
 #include "kinetic/kinetic.pb.h"
 #include "kinetic/message.h"
 #include "kinetic/tls.h"
-#include "store/background.h"
 #include "store/workers.h"
 
 namespace pinstripe {
-
-// What the connections of a device have in common, whichever port they came through.
-struct SharedByDevice {
-  SharedByDevice(Runtime& runtime, Workers& flushers, KineticService& service)
-      : flushes(std::make_shared<Flushes>(runtime, flushers, service)) {}
-
-  const std::shared_ptr<Flushes> flushes;
-  std::atomic<Time> no_puts_at_once{};  // by loops until then, since they took long
-};
-
-// What all sessions of a server use. Long operations have threads of their own, those that wait for
-// peers others than those that wait for the disk.
-struct ServerThreads {
-  Workers& workers;
-  Background& scans;
-  Background& pushes;
-  KineticIo& peers;
-};
-
-// Of values, for all sessions of a server. What strangers receive has a small budget of its own, so
-// that they never hold up those who have signed.
-struct ServerBudgets {
-  explicit ServerBudgets(uint64_t limit) : values(limit), of_strangers(limit / 8) {}
-  ValueBudget values;
-  ValueBudget of_strangers;
-};
 
 // Among those of its connection's device.
 int PriorityOf(const kinetic::Header& header);
@@ -85,21 +57,21 @@ int PriorityOf(const kinetic::Header& header);
 // Why a request is not executed any more.
 Status TooLate();
 
-class Session final : public IoLoop::Handler, public std::enable_shared_from_this<Session> {
+class Session final : public Connection, public std::enable_shared_from_this<Session> {
  public:
   // `tls`: of the socket; null without. `closed` is called once, on the loop's thread.
   Session(IoLoop& loop, const ServerThreads& threads, ServerBudgets& budgets,
           std::shared_ptr<SharedByDevice> shared, KineticService& service,
           std::unique_ptr<Places::Place> place, FileDescriptor socket,
           std::unique_ptr<TlsStream> tls, const Server::Options& options,
-          std::function<void(std::shared_ptr<Session>)> closed);
+          std::function<void(std::shared_ptr<Connection>)> closed);
   ~Session() override;
 
   // Loop thread, like the next ones.
-  void Start();
+  void Start() override;
 
   // What is still being executed finishes, and its answer is dropped.
-  void Close();
+  void Close() override;
 
   void OnReady(uint32_t epoll_events) override;
 
@@ -202,7 +174,7 @@ class Session final : public IoLoop::Handler, public std::enable_shared_from_thi
   const Server::Options& options_;
   IoLoop::Timer timer_;         // of the handshake, then of frames
   IoLoop::Timer unsent_timer_;  // of answers that the peer does not take
-  const std::function<void(std::shared_ptr<Session>)> closed_;
+  const std::function<void(std::shared_ptr<Connection>)> closed_;
 
   // Of the loop thread:
   FrameReader reader_;

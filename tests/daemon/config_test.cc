@@ -171,6 +171,54 @@ TEST_F(DaemonConfigTest, TlsWithoutACertificateIsRefusedWithTheWayToMakeOne) {
   }
 }
 
+TEST_F(DaemonConfigTest, ClientsOfTheRedisProtocolHavePortsOfTheirOwn) {
+  const std::string tls = "[daemon]\ntls_certificate = \"c\"\ntls_key = \"k\"\n";
+  const auto config = DaemonConfig::Load(Write("pinstriped.toml", tls + R"(
+listen = "127.0.0.1"
+[[drive]]
+path = "d1"
+port = 8123
+resp_port = 6379
+resp_tls_port = 6380
+resp_sync = "write-through"
+[[drive]]
+path = "d2"
+port = 8124
+)"));
+  ASSERT_OK(config);
+  EXPECT_EQ(config->drives[0].resp_port, 6379);
+  EXPECT_EQ(config->drives[0].resp_tls_port, 6380);
+  EXPECT_TRUE(config->drives[0].resp_write_through);
+  EXPECT_FALSE(config->drives[1].resp_port.has_value());
+  EXPECT_FALSE(config->drives[1].resp_write_through);
+  const std::string local = "[daemon]\nlisten = \"::1\"\n[[drive]]\npath = \"d\"\n";
+  const std::pair<std::string, const char*> kMistakes[] = {
+      {local + "resp_port = 1\n", "needs a port, a tls_port, or both"},
+      {local + "port = 1\nresp_port = 1\n", ":6: port 1 is used twice"},
+      {local + "port = 1\nresp_tls_port = 2\n", "TLS needs a certificate"},
+      {local + "port = 1\nresp_port = 2\nresp_sync = \"never\"\n", "neither write-back nor"},
+      {local + "port = 1\nresp_port = 2\n[[drive]]\npath = \"e\"\nport = 2\n",
+       ":9: port 2 is used twice"},
+  };
+  for (const auto& [text, says] : kMistakes) {
+    const Status refusal = Refusal(text);
+    EXPECT_FAILS(refusal, EINVAL);
+    EXPECT_NE(refusal.message().find(says), std::string_view::npos) << refusal.message();
+  }
+}
+
+TEST_F(DaemonConfigTest, KeysInClearTextAreForLoopback) {
+  const std::string drive = "[[drive]]\npath = \"d\"\nport = 1\nresp_port = 2\n";
+  const Status refusal = Refusal(drive);
+  EXPECT_FAILS(refusal, EINVAL);
+  EXPECT_NE(refusal.message().find("clear_keys"), std::string_view::npos) << refusal.message();
+  EXPECT_OK(Refusal("[daemon]\nlisten = \"127.0.0.1\"\n" + drive));
+  EXPECT_OK(Refusal("[daemon]\nclear_keys = \"allow\"\n" + drive));
+  EXPECT_OK(
+      Refusal("[daemon]\ntls_certificate = \"c\"\ntls_key = \"k\"\n"
+              "[[drive]]\npath = \"d\"\nport = 1\nresp_tls_port = 2\n"));
+}
+
 TEST_F(DaemonConfigTest, KeysThatOthersCanReadAreRefused) {
   const std::string text =
       "[daemon]\ncredentials = \"keys.toml\"\n[[drive]]\npath = \"d\"\nport = 1\n";

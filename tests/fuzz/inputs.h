@@ -62,6 +62,29 @@ class ObedientDevice {
 };
 Examples ExampleCommands();
 
+// --- The Redis protocol of a drive (resp_inputs.cc)
+
+// A device in memory that executes all commands that a stream brings, in pieces of 1 to `most`
+// bytes as `random` chooses, for somebody who may do everything. Each has one whole answer.
+class ObedientRespDevice {
+ public:
+  ObedientRespDevice();
+  ~ObedientRespDevice();
+
+  struct Count {
+    uint64_t commands = 0;
+    uint64_t failures = 0;  // of them, beyond what is looked at before
+    uint64_t refused = 0;   // streams
+  };
+  std::string Execute(Bytes stream, const std::function<uint64_t(uint64_t most)>& random,
+                      Count* count);
+
+ private:
+  struct Parts;
+  const std::unique_ptr<Parts> parts_;
+};
+Examples ExampleRespStreams();
+
 // --- Records of drives, stores and file systems (record_inputs.cc, inode_inputs.cc)
 
 // One kind of record. It is refused with EBADMSG, or what was understood encodes to these very

@@ -8,6 +8,7 @@
 #include "cluster/membership/drive_claim.h"
 #include "cluster/registers/record.h"
 #include "cluster/stripes/shard.h"
+#include "daemon/resp_hash.h"
 #include "fs/cache/disk_cache_format.h"
 #include "redis/stored_record.h"
 #include "store/log_entry.h"
@@ -219,6 +220,15 @@ RecordKind StoredRecords() {
           }};
 }
 
+// A hash of the Redis protocol, as a drive keeps it.
+RecordKind RespHashes() {
+  return {
+      .name = "hash of the Redis protocol",
+      .examples = {"", EncodeHash({{"f", "v"}}),
+                   EncodeHash({{"", ""}, {"a", std::string(200, 'x')}, {"b", "2"}})},
+      .again = [](std::string_view bytes) { return DecodeHash(AsBytes(bytes)).map(EncodeHash); }};
+}
+
 // --- Of a drive's store
 
 constexpr std::string_view kKey = "key";
@@ -347,7 +357,7 @@ const std::vector<RecordKind>& RecordKinds() {
       LastPlacesKind(),  KeptLayouts(),   ListsOfStarts(),       ShardDescriptors(),
       DescriptorParts(), LogHeaders(),    IndexRecords(),        PlaceRecords(),
       Counts(),          DurableMarks(),  CacheSegmentHeaders(), CacheSlots(),
-      EntryKind(),       StoredRecords(),
+      EntryKind(),       StoredRecords(), RespHashes(),
   };
   return kinds;
 }

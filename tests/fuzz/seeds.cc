@@ -49,6 +49,7 @@ int main(int count, char** arguments) {
   }
   const std::filesystem::path directory = arguments[1];
   Write(directory / "wire", ExampleStreams());
+  Write(directory / "resp", ExampleRespStreams());
   Write(directory / "records", ExampleRecords());
   Write(directory / "recovery", ExampleRecoveries());
   return 0;

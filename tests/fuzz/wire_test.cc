@@ -41,6 +41,23 @@ TEST(HostileBytes, AreNoMessageThatIsSignedRightly) {
   EXPECT_GT(count, kInputs / 10);
 }
 
+TEST(HostileCommands, OfTheRedisProtocolAreAnsweredOnceOrRefused) {
+  ObedientRespDevice device;
+  Mutator mutator(ExampleRespStreams(), /*seed=*/1);
+  ObedientRespDevice::Count count;
+  for (int i = 0; i < kInputs; ++i) {
+    const Buffer stream = Buffer::CopyOf(AsBytes(mutator.Next()));
+    ASSERT_EQ(device.Execute(
+                  stream, [&](uint64_t most) { return 1 + mutator.Below(most); }, &count),
+              "")
+        << Hex(stream);
+  }
+  const auto inputs = static_cast<uint64_t>(kInputs);
+  EXPECT_GT(count.commands, inputs / 2);
+  EXPECT_GT(count.failures, inputs / 100);
+  EXPECT_GT(count.refused, inputs / 10);
+}
+
 // Even who has the key cannot harm the daemon.
 TEST(HostileCommands, AreAnsweredByTheService) {
   ObedientDevice device;
