@@ -132,7 +132,7 @@ Status Reset(RespCall& call) {
   call.client.caller.identity = nullptr;
   call.client.name.clear();
   call.client.queue.reset();
-  call.client.watched.clear();
+  call.client.watched.reset();
   call.reply.SetVersion(2);
   call.reply.Simple("RESET");
   return {};
@@ -349,6 +349,7 @@ constexpr uint8_t kQuick = RespCommand::kQuick;
 constexpr uint8_t kAlways = RespCommand::kAlways | kQuick;
 constexpr uint8_t kNow = RespCommand::kNow;
 constexpr uint8_t kOutside = RespCommand::kOutside;
+constexpr uint8_t kRemoval = RespCommand::kChanges | RespCommand::kLong | kOutside;
 
 constexpr RespCommand kConnectionCommands[] = {
     {"auth", -2, kAlways | kOutside, 0, 0, 0, Auth},
@@ -356,8 +357,8 @@ constexpr RespCommand kConnectionCommands[] = {
     {"command", -1, kQuick, 0, 0, 0, Command},
     {"config", -2, kQuick, 0, 0, 0, Config},
     {"echo", 2, kQuick, 0, 0, 0, Echo},
-    {"flushall", -1, RespCommand::kChanges | kOutside, 0, 0, 0, FlushKeys},
-    {"flushdb", -1, RespCommand::kChanges | kOutside, 0, 0, 0, FlushKeys},
+    {"flushall", -1, kRemoval, 0, 0, 0, FlushKeys},
+    {"flushdb", -1, kRemoval, 0, 0, 0, FlushKeys},
     {"hello", -1, kAlways | kOutside, 0, 0, 0, Hello},
     {"info", -1, 0, 0, 0, 0, Info},
     {"ping", -1, kQuick, 0, 0, 0, Ping},
@@ -391,8 +392,11 @@ bool IsWord(const RespRequest& request, std::string_view capitals, size_t words)
 
 void RespClient::Introduce() const {
   if (known == nullptr) return;
-  known->Introduce(
-      {.program = library, .version = library_version, .host = "", .detail = name, .process = 0});
+  known->Introduce({.program = library.empty() ? "a Redis client" : library,
+                    .version = library_version,
+                    .host = "",
+                    .detail = name,
+                    .process = 0});
 }
 
 bool RespCall::Is(size_t i, std::string_view word) const {

@@ -18,12 +18,35 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/batch.h"
 #include "daemon/clients.h"
 #include "daemon/resp_device.h"
 #include "daemon/resp_reply.h"
 #include "daemon/resp_request.h"
 
 namespace pinstripe {
+
+// Bytes that a connection has the device keep for it. All of a device have as much as batches of
+// Kinetic clients (batch.h), and share that with them.
+class RespKept {
+ public:
+  explicit RespKept(BatchBudget& budget) : budget_(&budget) {}
+  ~RespKept() { budget_->RemoveBytes(bytes_); }
+  RespKept(const RespKept&) = delete;
+  RespKept& operator=(const RespKept&) = delete;
+
+  // False: there is no room for so many more.
+  bool Add(size_t bytes) {
+    const bool added = budget_->AddBytes(bytes);
+    if (added) bytes_ += bytes;
+    return added;
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  BatchBudget* const budget_;
+  size_t bytes_ = 0;
+};
 
 // One connection, as its commands see it.
 struct RespClient {
@@ -36,13 +59,19 @@ struct RespClient {
   bool quits = false;                      // it ends when the answers are sent
   // Of a transaction that was begun and not executed yet.
   struct Queue {
+    explicit Queue(BatchBudget& budget) : kept(budget) {}
+    RespKept kept;
     std::vector<RespRequest> requests;
-    size_t bytes = 0;
     bool spoilt = false;  // one of them could not be
   };
-  std::optional<Queue> queue;
-  std::map<std::string, std::string> watched;  // versions of keys; empty: there was no such key
-  bool changed = false;                        // something, since this was last set to false
+  std::unique_ptr<Queue> queue;
+  struct Watched {
+    explicit Watched(BatchBudget& budget) : kept(budget) {}
+    RespKept kept;
+    std::map<std::string, std::string> versions;  // of keys; empty: there was no such key
+  };
+  std::unique_ptr<Watched> watched;
+  bool changed = false;  // something, since this was last set to false
 
   // What it says of itself, for those who ask the device who uses it.
   void Introduce() const;
@@ -68,14 +97,16 @@ struct RespCall {
 struct RespCommand {
   // kAlways: also by those who have not said who they are. kQuick: it never waits.
   // kAlone: while nobody executes another one. kNow: in a transaction, too, it is executed at once.
-  // kOutside: it cannot be a part of a transaction.
+  // kOutside: it cannot be a part of a transaction. kLong: it may take long, as it goes through
+  // many keys; it is executed beside all others, of which each may come between two of its keys.
   enum Flag : uint8_t {
     kAlways = 1,
     kQuick = 2,
     kChanges = 4,
     kAlone = 8,
     kNow = 16,
-    kOutside = 32
+    kOutside = 32,
+    kLong = 64
   };
 
   std::string_view name;  // in small letters

@@ -250,10 +250,12 @@ Status RespDevice::DeleteAll(const RespCaller& caller) {
   TRY(EachKey(caller, {}, /*reverse=*/false, [&](std::string_view key) {
     deletions.push_back({.key = std::string(kRespPrefix).append(key)});
     if (deletions.size() < kMaxRangeKeys) return true;
+    const Gate::Visit turn(turns_);
     failure = Make(caller, std::exchange(deletions, {}));
     return failure.ok();
   }));
   TRY(failure);
+  const Gate::Visit turn(turns_);
   const Status made = Make(caller, std::move(deletions));
   return made.code() == ENOENT ? Status() : made;  // somebody else was quicker
 }

@@ -155,7 +155,7 @@ class RespDevice {
   Status EachKey(const RespCaller& caller, const Keys& keys, bool reverse,
                  const std::function<bool(std::string_view)>& take);
 
-  // Removes all of them.
+  // Removes all of them, some at a time, for which it takes turns.
   Status DeleteAll(const RespCaller& caller);
 
   Status Flush() { return service_.Flush(); }

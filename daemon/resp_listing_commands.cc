@@ -254,15 +254,18 @@ Status CountAll(RespCall& call) {
   return {};
 }
 
+// They see what others change meanwhile.
+constexpr uint8_t kListing = RespCommand::kOutside | RespCommand::kLong;
+
 constexpr RespCommand kListingCommands[] = {
-    {"dbsize", 1, RespCommand::kOutside, 0, 0, 0, Size},
-    {"keys", 2, RespCommand::kOutside, 0, 0, 0, AllKeys},
-    {"scan", -2, RespCommand::kOutside, 0, 0, 0, Scan},
-    {"zcard", 2, RespCommand::kOutside, 1, 1, 1, CountAll},
-    {"zlexcount", 4, RespCommand::kOutside, 1, 1, 1, CountBetween},
-    {"zrange", -5, RespCommand::kOutside, 1, 1, 1, Range},
-    {"zrangebylex", -4, RespCommand::kOutside, 1, 1, 1, Ascending},
-    {"zrevrangebylex", -4, RespCommand::kOutside, 1, 1, 1, Descending},
+    {"dbsize", 1, kListing, 0, 0, 0, Size},
+    {"keys", 2, kListing, 0, 0, 0, AllKeys},
+    {"scan", -2, kListing, 0, 0, 0, Scan},
+    {"zcard", 2, kListing, 1, 1, 1, CountAll},
+    {"zlexcount", 4, kListing, 1, 1, 1, CountBetween},
+    {"zrange", -5, kListing, 1, 1, 1, Range},
+    {"zrangebylex", -4, kListing, 1, 1, 1, Ascending},
+    {"zrevrangebylex", -4, kListing, 1, 1, 1, Descending},
 };
 
 }  // namespace

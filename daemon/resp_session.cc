@@ -43,6 +43,10 @@ const RespCommand* SetCommand() {
   return command;
 }
 
+bool IsLong(const RespCommand* command) {
+  return command != nullptr && command->Has(RespCommand::kLong);
+}
+
 // As what a command is counted among those that Kinetic clients send.
 Header::MessageType TypeOf(const RespCommand& command) {
   if (!command.Has(RespCommand::kChanges)) return Header::GET;
@@ -76,6 +80,7 @@ void RespSession::Start() {
   const Time now = loop_.runtime().Now();
   client_.known = std::make_shared<ConnectedClient>(PeerText(socket_.get()), tls_ != nullptr,
                                                     client_.number, now);
+  client_.Introduce();
   device_.service().clients().Add(client_.known);
   place_->OnEnd([weak = weak_from_this(), &loop = loop_] {
     loop.Post([weak] {
@@ -296,9 +301,13 @@ void RespSession::OnPut(std::span<const Status> made) {
   Watch();
 }
 
+// One that may take long goes to threads where it holds up only its like.
 void RespSession::HandOver() {
   busy_ = true;
-  shared_.threads.workers.Add([self = shared_from_this()] {
+  const ServerThreads& threads = shared_.threads;
+  const RespCommand* const next = FindRespCommand(requests_[next_].text(0));
+  Workers& workers = IsLong(next) ? threads.listings : threads.workers;
+  workers.Add([self = shared_from_this()] {
     self->ExecuteWaiting();
     self->loop_.Post([self] { self->AfterWaiting(); });
   });
@@ -310,14 +319,15 @@ void RespSession::ExecuteWaiting() {
   device_.service().statistics().waits().Add(begun - received_);
   const Gate::Visit visit(device_.service().inside().executing);
   Admit();
-  while (HasNext() && !IsFull()) {
+  do {
     const RespRequest& request = requests_[next_];
     RespCall call{device_, client_, request, replies_};
     const RespCommand* const command = FindRespCommand(request.text(0));
     const Status done = ExecuteInTurn(command, call);
     Note(command, request, 0, begun, done);
     ++next_;
-  }
+    if (IsLong(command)) return;
+  } while (HasNext() && !IsFull() && !IsLong(FindRespCommand(requests_[next_].text(0))));
 }
 
 Status RespSession::ExecuteInTurn(const RespCommand* command, RespCall& call) {
@@ -325,6 +335,7 @@ Status RespSession::ExecuteInTurn(const RespCommand* command, RespCall& call) {
     const Gate::Closure alone(device_.turns());
     return ExecuteResp(command, call);
   }
+  if (IsLong(command)) return ExecuteResp(command, call);
   const Gate::Visit turn(device_.turns());
   return ExecuteResp(command, call);
 }

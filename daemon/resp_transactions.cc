@@ -13,18 +13,21 @@ namespace {
 constexpr size_t kMostQueued = 10'000;
 constexpr size_t kMostQueuedBytes = 16 << 20;  // of their words
 constexpr size_t kMostWatched = 1000;
+constexpr size_t kAround = 100;  // what a word or a version takes beyond its bytes
+
+BatchBudget& BudgetOf(const RespCall& call) { return call.device.service().batch_budget(); }
 
 Status Begin(RespCall& call) {
-  if (call.client.queue) return Fail(EINVAL, "MULTI calls can not be nested");
-  call.client.queue.emplace();
+  if (call.client.queue != nullptr) return Fail(EINVAL, "MULTI calls can not be nested");
+  call.client.queue = std::make_unique<RespClient::Queue>(BudgetOf(call));
   call.reply.Simple("OK");
   return {};
 }
 
 Status Discard(RespCall& call) {
-  if (!call.client.queue) return Fail(EINVAL, "DISCARD without MULTI");
+  if (call.client.queue == nullptr) return Fail(EINVAL, "DISCARD without MULTI");
   call.client.queue.reset();
-  call.client.watched.clear();
+  call.client.watched.reset();
   call.reply.Simple("OK");
   return {};
 }
@@ -35,41 +38,46 @@ Result<std::string> VersionOf(const RespCall& call, std::string_view key) {
 }
 
 Status Watch(RespCall& call) {
-  if (call.client.queue) return Fail(EINVAL, "WATCH inside MULTI is not allowed");
+  if (call.client.queue != nullptr) return Fail(EINVAL, "WATCH inside MULTI is not allowed");
+  if (call.client.watched == nullptr) {
+    call.client.watched = std::make_unique<RespClient::Watched>(BudgetOf(call));
+  }
+  RespClient::Watched& watched = *call.client.watched;
   for (size_t i = 1; i < call.words(); ++i) {
-    if (call.client.watched.size() >= kMostWatched) {
-      return Fail(EINVAL, "a connection can watch {} keys", kMostWatched);
-    }
     std::string version = TRY(VersionOf(call, call.text(i)));
-    call.client.watched.emplace(call.text(i), std::move(version));  // the first look counts
+    const size_t bytes = call.text(i).size() + version.size() + kAround;
+    if (watched.versions.size() >= kMostWatched || !watched.kept.Add(bytes)) {
+      return Fail(ENOBUFS, "too many keys are watched");
+    }
+    watched.versions.emplace(call.text(i), std::move(version));  // the first look counts
   }
   call.reply.Simple("OK");
   return {};
 }
 
 Status Unwatch(RespCall& call) {
-  call.client.watched.clear();
+  call.client.watched.reset();
   call.reply.Simple("OK");
   return {};
 }
 
 // Whether all keys are as they were.
-Result<bool> AreSame(const RespCall& call, const std::map<std::string, std::string>& watched) {
-  for (const auto& [key, version] : watched) {
+Result<bool> AreSame(const RespCall& call, const RespClient::Watched& watched) {
+  for (const auto& [key, version] : watched.versions) {
     if (TRY(VersionOf(call, key)) != version) return false;
   }
   return true;
 }
 
 Status Execute(RespCall& call) {
-  if (!call.client.queue) return Fail(EINVAL, "EXEC without MULTI");
-  const RespClient::Queue queue = *std::exchange(call.client.queue, std::nullopt);
-  const auto watched = std::exchange(call.client.watched, {});
-  if (queue.spoilt) {
+  if (call.client.queue == nullptr) return Fail(EINVAL, "EXEC without MULTI");
+  const auto queue = std::exchange(call.client.queue, nullptr);
+  const auto watched = std::exchange(call.client.watched, nullptr);
+  if (queue->spoilt) {
     call.reply.Error("EXECABORT Transaction discarded because of previous errors.");
     return {};
   }
-  if (!TRY(AreSame(call, watched))) {
+  if (watched != nullptr && !TRY(AreSame(call, *watched))) {
     call.reply.NullList();
     return {};
   }
@@ -77,7 +85,7 @@ Status Execute(RespCall& call) {
   RespWriter answers;
   answers.SetVersion(call.reply.version());
   call.client.caller.staged = &staged;
-  for (const RespRequest& request : queue.requests) {
+  for (const RespRequest& request : queue->requests) {
     RespCall each{call.device, call.client, request, answers};
     // Each failure is answered, and those behind it are executed all the same.
     (void)ExecuteResp(FindRespCommand(request.text(0)), each);
@@ -89,9 +97,18 @@ Status Execute(RespCall& call) {
     TRY(call.device.Make(call.caller(), std::move(changes)));
     call.client.changed = true;
   }
-  call.reply.List(queue.requests.size());
+  call.reply.List(queue->requests.size());
   call.reply.Append(std::move(answers));
   return {};
+}
+
+// Its words share memory with much that came with them.
+RespRequest CopyOf(const RespRequest& request) {
+  RespRequest copy;
+  for (const SharedBytes& word : request.words) {
+    copy.words.emplace_back(std::string(word.text()));
+  }
+  return copy;
 }
 
 constexpr uint8_t kAtOnce = RespCommand::kNow | RespCommand::kQuick;
@@ -110,20 +127,21 @@ std::span<const RespCommand> RespTransactionCommands() { return kTransactionComm
 
 void QueueResp(const RespCommand& command, RespCall& call) {
   RespClient::Queue& queue = *call.client.queue;
-  size_t bytes = 0;
-  for (const SharedBytes& word : call.request.words) bytes += word.size();
-  const bool is_too_much =
-      queue.requests.size() >= kMostQueued || queue.bytes + bytes > kMostQueuedBytes;
-  if (command.Has(RespCommand::kOutside) || is_too_much) {
+  if (command.Has(RespCommand::kOutside)) {
     queue.spoilt = true;
-    call.reply.Error(is_too_much
-                         ? fmt::format("ERR a transaction of more than {} commands or {} bytes",
-                                       kMostQueued, kMostQueuedBytes)
-                         : fmt::format("ERR '{}' cannot be a part of a transaction", command.name));
-    return;
+    return call.reply.Error(
+        fmt::format("ERR '{}' cannot be a part of a transaction", command.name));
   }
-  queue.requests.push_back(call.request);
-  queue.bytes += bytes;
+  size_t bytes = 0;
+  for (const SharedBytes& word : call.request.words) bytes += word.size() + kAround;
+  const bool has_room = queue.requests.size() < kMostQueued &&
+                        queue.kept.bytes() + bytes <= kMostQueuedBytes && queue.kept.Add(bytes);
+  if (!has_room) {
+    queue.spoilt = true;
+    return call.reply.Error(
+        "ERR there is no room for more of this transaction, or of all that have begun");
+  }
+  queue.requests.push_back(CopyOf(call.request));
   call.reply.Simple("QUEUED");
 }
 

@@ -111,7 +111,8 @@ class Server::Impl {
     scans_ = std::make_unique<Background>(runtime, "pin-scan", options.scanners);
     pushes_ = std::make_unique<Background>(runtime, "pin-push", options.pushers);
     peers_ = std::make_unique<KineticIo>(runtime);
-    threads_.emplace(ServerThreads{*workers_, *scans_, *pushes_, *peers_});
+    listings_ = std::make_unique<Workers>(runtime, "pin-list", options.scanners);
+    threads_.emplace(ServerThreads{*workers_, *listings_, *scans_, *pushes_, *peers_});
   }
 
   ~Impl() {
@@ -126,7 +127,8 @@ class Server::Impl {
     }
     pushes_.reset();
     scans_.reset();
-    peers_.reset();     // pushes were its only users
+    peers_.reset();  // pushes were its only users
+    listings_.reset();
     workers_.reset();   // may still add flushes
     flushers_.reset();  // may still post to the loops
     loops_.clear();
@@ -336,6 +338,7 @@ class Server::Impl {
   std::vector<std::set<std::shared_ptr<Connection>>> sessions_;  // of each loop, on its thread
   std::unique_ptr<Workers> workers_;
   std::unique_ptr<Workers> flushers_;
+  std::unique_ptr<Workers> listings_;
   std::unique_ptr<Background> scans_;
   std::unique_ptr<Background> pushes_;
   std::unique_ptr<KineticIo> peers_;

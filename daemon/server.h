@@ -41,8 +41,9 @@ class Server {
     int loops = 1;
     int workers = 4;
     int flushers = 4;  // threads that make things durable
-    int scanners = 2;  // threads for scans and compactions
-    int pushers = 8;   // threads that wait for peers
+    int scanners =
+        2;  // threads for scans and compactions, and as many for listings of Redis clients
+    int pushers = 8;  // threads that wait for peers
     // How long a peer may take until TLS is agreed on.
     Duration handshake_timeout = std::chrono::seconds(10);
     // How long a frame may take from its first byte to its last, and, where room is short, how long

@@ -41,6 +41,7 @@ inline constexpr Duration kRestFromPuts = std::chrono::milliseconds(100);
 // peers others than those that wait for the disk.
 struct ServerThreads {
   Workers& workers;
+  Workers& listings;  // for commands of the Redis protocol that go through many keys
   Background& scans;
   Background& pushes;
   KineticIo& peers;

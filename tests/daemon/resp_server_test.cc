@@ -148,6 +148,15 @@ class WatchedStore final : public Store {
   const std::unique_ptr<Store> store_;
 };
 
+// Asks again and again.
+bool WaitFor(const std::function<bool()>& is_so) {
+  for (int i = 0; i < 10'000; ++i) {
+    if (is_so()) return true;
+    usleep(1000);
+  }
+  return false;
+}
+
 // On a store that always waits, and on one that answers at once what it can.
 class RespServerTest : public testing::TestWithParam<bool> {
  protected:
@@ -375,6 +384,30 @@ TEST_P(RespServerTest, ATransactionMayDependOnWhatWasRead) {
               client("UNWATCH");
             }),
             "[OK]");
+}
+
+// What connections have the device keep for them has bounds, and goes with them.
+TEST_P(RespServerTest, TransactionsThatAreNotExecutedHaveBounds) {
+  const BatchBudget& budget = service_.batch_budget();
+  {
+    RedisClient client(port_);
+    client.LogIn();
+    EXPECT_EQ(client("WATCH k"), "OK");
+    EXPECT_EQ(client("MULTI"), "OK");
+    const std::string value(1 << 20, 'v');
+    for (int i = 0; i < 15; ++i) ASSERT_EQ(client({"SET", "k", value}), "QUEUED") << i;
+    EXPECT_GT(budget.bytes(), size_t{15} << 20);
+    EXPECT_THAT(client({"SET", "k", value}), HasSubstr("no room"));
+    EXPECT_THAT(client("EXEC"), StartsWith("(error) EXECABORT"));
+    EXPECT_EQ(budget.bytes(), 0u);
+    for (int i = 0; i < 1000; ++i) client.Append({"WATCH", fmt::format("k{}", i)});
+    for (int i = 0; i < 1000; ++i) ASSERT_EQ(client.Next(), "OK");
+    EXPECT_THAT(client("WATCH one_more"), HasSubstr("too many keys are watched"));
+    EXPECT_EQ(client("MULTI"), "OK");
+    EXPECT_EQ(client({"SET", "k", value}), "QUEUED");
+    EXPECT_GT(budget.bytes(), size_t{1} << 20);
+  }
+  EXPECT_TRUE(WaitFor([&] { return budget.bytes() == 0; }));
 }
 
 // What a transaction changes together is never seen apart.
