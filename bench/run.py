@@ -59,6 +59,11 @@ def drive(build, _, minutes):
     return ["run-stores.py", build, tempfile.gettempdir(), "--seconds", f"{seconds:.1f}"]
 
 
+def resp(build, _, minutes):
+    requests, memory = choose(minutes, (6, ("200000", "256MiB")), (3, ("100000", "128MiB")), (0, ("20000", "128MiB")))
+    return ["run-resp.py", build, tempfile.gettempdir(), "--requests", requests, "--memory", memory]
+
+
 def memory(build, _, minutes):
     drives, mib = choose(minutes, (2, ("36", "512")), (0, ("8", "128")))
     return ["run-memory.py", build, "--drives", drives, "--mib", mib]
@@ -77,6 +82,7 @@ QUESTIONS = {
     "mount": (3, mount),
     "rebuild": (2, rebuild),
     "drive": (3.5, drive),
+    "resp": (2.5, resp),
     "memory": (3.5, memory),
     "slow-drive": (1.5, slow_drive),
 }
