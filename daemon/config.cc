@@ -97,10 +97,10 @@ void ReadDrive(const std::string& config_file, ConfigTable& table, DaemonConfig&
   drive.path = Beside(config_file, table.Text("path"));
   drive.port = ReadPort(table, "port");
   drive.tls_port = ReadPort(table, "tls_port");
-  if (!drive.port && !drive.tls_port) {
+  ReadResp(table, config, &drive);
+  if (!drive.port && !drive.tls_port && !drive.resp_port && !drive.resp_tls_port) {
     table.Refuse("path", "the drive needs a port, a tls_port, or both");
   }
-  ReadResp(table, config, &drive);
   if ((drive.tls_port || drive.resp_tls_port) && !config.tls) {
     table.Refuse(
         drive.tls_port ? "tls_port" : "resp_tls_port",

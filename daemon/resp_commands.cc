@@ -53,12 +53,34 @@ bool LogIn(RespCall& call, std::string_view password) {
   return LogIn(call, password.substr(0, colon), password.substr(colon + 1));
 }
 
+// Nobody tries for long.
+void RefuseLogin(RespCall& call) {
+  constexpr int kMostRefused = 10;
+  call.reply.Error(kWrongPass);
+  if (++call.client.refused_logins < kMostRefused) return;
+  call.device.service().events().Add(
+      call.device.runtime().WallClock(), LogLevel::kWarn, "a Redis client does not know a key",
+      {{"client", call.client.known == nullptr ? "" : call.client.known->address()}});
+  call.client.quits = true;
+}
+
+// EINVAL: this is none.
+Status CheckName(std::string_view name) {
+  constexpr size_t kLongest = 128;
+  const bool has_others = std::ranges::any_of(name, [](char c) { return c < '!' || c > '~'; });
+  if (!has_others && name.size() <= kLongest) return {};
+  return Fail(EINVAL,
+              "Client names cannot contain spaces, newlines or special characters, nor have more "
+              "than {} bytes",
+              kLongest);
+}
+
 Status Auth(RespCall& call) {
   if (call.words() > 3) return SyntaxError();
   const bool in = call.words() == 2 ? LogIn(call, call.text(1))
                                     : LogIn(call, call.text(1), call.text(2)) ||
                                           (call.text(1) == "default" && LogIn(call, call.text(2)));
-  in ? call.reply.Simple("OK") : call.reply.Error(kWrongPass);
+  in ? call.reply.Simple("OK") : RefuseLogin(call);
   return {};
 }
 
@@ -78,12 +100,13 @@ Status Hello(RespCall& call) {
       const bool in = LogIn(call, call.text(i + 1), call.text(i + 2)) ||
                       (call.text(i + 1) == "default" && LogIn(call, call.text(i + 2)));
       if (!in) {
-        call.reply.Error(kWrongPass);
+        RefuseLogin(call);
         return {};
       }
       i += 2;
     } else if (call.Is(i, "SETNAME") && i + 1 < call.words()) {
-      call.client.name = call.text(++i);
+      TRY(CheckName(call.text(++i)));
+      call.client.name = call.text(i);
       call.client.Introduce();
     } else {
       return SyntaxError();
@@ -145,8 +168,12 @@ Status Select(RespCall& call) {
   return {};
 }
 
+// Fields are between spaces, and Kinetic clients may have said anything.
 std::string LineOf(const ConnectedClient& client) {
-  const ConnectedClient::Introduction said = client.introduction();
+  ConnectedClient::Introduction said = client.introduction();
+  for (std::string* text : {&said.detail, &said.program, &said.version}) {
+    std::ranges::replace(*text, ' ', '_');
+  }
   return fmt::format("id={} addr={} name={} user={} lib-name={} lib-ver={}\n", client.connection(),
                      client.address(), said.detail, client.identity().value_or(0), said.program,
                      said.version);
@@ -159,11 +186,7 @@ Status Client(RespCall& call) {
   } else if (call.Is(1, "GETNAME") && call.words() == 2) {
     client.name.empty() ? call.reply.Null() : call.reply.Text(client.name);
   } else if (call.Is(1, "SETNAME") && call.words() == 3) {
-    const bool has_others =
-        std::ranges::any_of(call.text(2), [](char c) { return c < '!' || c > '~'; });
-    if (has_others) {
-      return Fail(EINVAL, "Client names cannot contain spaces, newlines or special characters.");
-    }
+    TRY(CheckName(call.text(2)));
     client.name = call.text(2);
     client.Introduce();
     call.reply.Simple("OK");
@@ -171,6 +194,7 @@ Status Client(RespCall& call) {
     if (!call.Is(2, "LIB-NAME") && !call.Is(2, "LIB-VER")) {
       return Fail(EINVAL, "Unrecognized option '{}'", call.text(2));
     }
+    TRY(CheckName(call.text(3)));
     (call.Is(2, "LIB-NAME") ? client.library : client.library_version) = call.text(3);
     client.Introduce();
     call.reply.Simple("OK");
@@ -392,7 +416,7 @@ bool IsWord(const RespRequest& request, std::string_view capitals, size_t words)
 
 void RespClient::Introduce() const {
   if (known == nullptr) return;
-  known->Introduce({.program = library.empty() ? "a Redis client" : library,
+  known->Introduce({.program = library.empty() ? "redis-client" : library,
                     .version = library_version,
                     .host = "",
                     .detail = name,
@@ -410,7 +434,9 @@ Result<int64_t> RespCall::Number(size_t i) const {
   int64_t number = 0;
   const std::string_view word = text(i);
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  if (error != std::errc() || end != word.data() + word.size()) {
+  // As it would be written: "01" and "-0" are none.
+  const bool is_read = error == std::errc() && end == word.data() + word.size();
+  if (!is_read || std::to_string(number) != word) {
     return Fail(EINVAL, "value is not an integer or out of range");
   }
   return number;
@@ -466,6 +492,20 @@ Status ExecuteResp(const RespCommand* command, RespCall& call) {
 bool IsPlainSet(const RespRequest& request) { return IsWord(request, "SET", 3); }
 
 bool IsPlainGet(const RespRequest& request) { return IsWord(request, "GET", 2); }
+
+bool IsOfBrowser(const RespRequest& request) {
+  const std::string name = Small(request.text(0).substr(0, 8));
+  return name == "post" || name == "host:";
+}
+
+RespTurns::Kind TurnOf(const RespCommand* command, const RespRequest& request) {
+  if (command == nullptr) return RespTurns::Kind::kNone;
+  if (command->Has(RespCommand::kLong)) return RespTurns::Kind::kNone;
+  if (command->Has(RespCommand::kAlone)) return RespTurns::Kind::kAlone;
+  const bool has_many = request.size() > static_cast<size_t>(command->first_key + command->step);
+  if (command->Has(RespCommand::kAloneIfMany) && has_many) return RespTurns::Kind::kAlone;
+  return RespTurns::Kind::kBeside;
+}
 
 Failed SyntaxError() { return Fail(EINVAL, "syntax error"); }
 

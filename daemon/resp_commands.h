@@ -52,9 +52,10 @@ class RespKept {
 struct RespClient {
   RespCaller caller;
   int64_t number = 0;
-  std::string name;
+  std::string name;  // these three have a bounded length
   std::string library;
   std::string library_version;
+  int refused_logins = 0;
   std::shared_ptr<ConnectedClient> known;  // to others; null in tests
   bool quits = false;                      // it ends when the answers are sent
   // Of a transaction that was begun and not executed yet.
@@ -68,7 +69,7 @@ struct RespClient {
   struct Watched {
     explicit Watched(BatchBudget& budget) : kept(budget) {}
     RespKept kept;
-    std::map<std::string, std::string> versions;  // of keys; empty: there was no such key
+    std::map<std::string, std::string> versions;  // of keys, after a "="; empty: there was none
   };
   std::unique_ptr<Watched> watched;
   bool changed = false;  // something, since this was last set to false
@@ -99,6 +100,7 @@ struct RespCommand {
   // kAlone: while nobody executes another one. kNow: in a transaction, too, it is executed at once.
   // kOutside: it cannot be a part of a transaction. kLong: it may take long, as it goes through
   // many keys; it is executed beside all others, of which each may come between two of its keys.
+  // kAloneIfMany: alone, where it has more than one key.
   enum Flag : uint8_t {
     kAlways = 1,
     kQuick = 2,
@@ -106,7 +108,8 @@ struct RespCommand {
     kAlone = 8,
     kNow = 16,
     kOutside = 32,
-    kLong = 64
+    kLong = 64,
+    kAloneIfMany = 128
   };
 
   std::string_view name;  // in small letters
@@ -135,6 +138,9 @@ const RespCommand* FindRespCommand(std::string_view name);
 // was answered.
 Status ExecuteResp(const RespCommand* command, RespCall& call);
 
+// Whose turn it needs to be to execute the command. `command` may be null.
+RespTurns::Kind TurnOf(const RespCommand* command, const RespRequest& request);
+
 // What Redis says to who has not said who he is, to an unknown command, and so on. Empty: the
 // command may be executed. `command` may be null.
 std::string RefusalOf(const RespCommand* command, const RespCall& call);
@@ -143,6 +149,8 @@ std::string RefusalOf(const RespCommand* command, const RespCall& call);
 bool IsPlainSet(const RespRequest& request);
 // "GET key".
 bool IsPlainGet(const RespRequest& request);
+// What a browser sends, which somebody's page has made come here.
+bool IsOfBrowser(const RespRequest& request);
 
 // For the tables of the other files:
 Failed SyntaxError();

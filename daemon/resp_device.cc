@@ -7,6 +7,7 @@
 #include "base/coding.h"
 #include "base/try.h"
 #include "daemon/rights.h"
+#include "store/gate.h"
 
 namespace pinstripe {
 namespace {
@@ -71,8 +72,8 @@ Result<std::optional<RespDevice::Entry>> RespDevice::StagedEntry(const RespCalle
                                                                  const std::string& record,
                                                                  ValueRange range) {
   if (caller.staged == nullptr) return Fail(ENODATA, "no transaction");
-  const auto found = caller.staged->find(record);
-  if (found == caller.staged->end()) return Fail(ENODATA, "not changed");
+  const auto found = caller.staged->changes.find(record);
+  if (found == caller.staged->changes.end()) return Fail(ENODATA, "not changed");
   if (!found->second.record) return std::nullopt;
   StoredRecord staged = *found->second.record;
   const size_t size = staged.value.size();
@@ -143,15 +144,40 @@ Status RespDevice::Make(const RespCaller& caller, std::vector<Engine::Change> ch
     const std::optional<Engine::BatchFailure> failure = engine.Apply(changes);
     return failure ? failure->status : Status();
   }
-  // Nobody else is at work, so that what is there now is there when all of it is made.
+  return Stage(*caller.staged, std::move(changes));
+}
+
+Status RespDevice::MakeAll(RespCaller::Staged staged) {
+  std::vector<Engine::Change> changes;
+  for (auto& [record, change] : staged.changes) changes.push_back(std::move(change));
+  const std::optional<Engine::BatchFailure> failure = service_.inside().engine.Apply(changes);
+  return failure ? failure->status : Status();
+}
+
+// Nobody else is at work, so that what is there now is there when all of it is made. All are looked
+// at before any is staged.
+Status RespDevice::Stage(RespCaller::Staged& staged, std::vector<Engine::Change> changes) {
+  for (const Engine::Change& change : changes) {
+    if (change.record && !change.expected.version()) continue;
+    std::string version;
+    bool is_there = false;
+    if (const auto found = staged.changes.find(change.key); found != staged.changes.end()) {
+      is_there = found->second.record.has_value();
+      if (is_there) version = found->second.record->head.version;
+    } else {
+      const Result<StoredHead> head = service_.inside().engine.Head(change.key);
+      if (!head.has_value() && head.error().code() != ENOENT) return head.error();
+      is_there = head.has_value();
+      if (is_there) version = head->version;
+    }
+    if (!is_there && !change.record) return NoSuchKey();
+    TRY(CheckVersion(version, change.expected));
+  }
   for (Engine::Change& change : changes) {
-    const auto key = std::string_view(change.key).substr(kRespPrefix.size());
-    const std::optional<Entry> there = TRY(Head(caller, key));
-    if (!there && !change.record) return NoSuchKey();
-    TRY(CheckVersion(there ? there->version : "", change.expected));
     change.expected = Expected::Any();
     std::string record = change.key;
-    caller.staged->insert_or_assign(std::move(record), std::move(change));
+    if (change.record) staged.bytes += change.record->value.size();
+    staged.changes.insert_or_assign(std::move(record), std::move(change));
   }
   return {};
 }
@@ -177,6 +203,12 @@ Status RespDevice::Put(const RespCaller& caller, std::string_view key, Value val
 Result<bool> RespDevice::Create(const RespCaller& caller, std::string_view key, Value value) {
   Engine::Change change = TRY(ChangeOf(caller, key, std::move(value)));
   change.expected = Expected::Absent();
+  // What has no version, as Kinetic clients may put it, looks like nothing to a condition.
+  if (caller.staged == nullptr) {
+    const Result<StoredHead> head = service_.inside().engine.Head(change.key);
+    if (head.has_value()) return false;
+    if (head.error().code() != ENOENT) return Failed(head.error());
+  }
   const Status put = Make(caller, {std::move(change)});
   if (put.code() == ESTALE) return false;
   TRY(put);
@@ -189,6 +221,28 @@ Result<bool> RespDevice::Delete(const RespCaller& caller, std::string_view key) 
   if (deleted.code() == ENOENT) return false;
   TRY(deleted);
   return true;
+}
+
+Result<int64_t> RespDevice::DeleteEach(const RespCaller& caller,
+                                       std::span<const std::string_view> keys) {
+  int64_t deleted = 0;
+  if (caller.staged != nullptr || keys.size() == 1) {
+    for (const std::string_view key : keys) deleted += TRY(Delete(caller, key)) ? 1 : 0;
+    return deleted;
+  }
+  std::map<std::string, Engine::Change> deletions;
+  for (const std::string_view key : keys) {
+    Engine::Change deletion = TRY(ChangeOf(caller, key, std::nullopt));
+    const Result<StoredHead> head = service_.inside().engine.Head(deletion.key);
+    if (!head.has_value() && head.error().code() == ENOENT) continue;
+    // One that is damaged goes, too.
+    std::string record = deletion.key;
+    deletions.emplace(std::move(record), std::move(deletion));
+  }
+  if (deletions.empty()) return 0;
+  deleted = static_cast<int64_t>(deletions.size());
+  TRY(MakeAll({.changes = std::move(deletions), .bytes = 0}));
+  return deleted;
 }
 
 // The parts of the range in which there can be keys for this caller.
@@ -211,14 +265,28 @@ Result<std::vector<KeyRange>> RespDevice::PartsOf(const RespCaller& caller, cons
   return parts;
 }
 
+Status RespDevice::CheckStays(const RespCaller& caller) const {
+  if (caller.gone == nullptr || !caller.gone->load(std::memory_order_relaxed)) return {};
+  return Fail(ECANCELED, "the client has gone");
+}
+
+Result<std::vector<std::string>> RespDevice::SomeKeys(const RespCaller& caller,
+                                                      const KeyRange& range, bool reverse) {
+  const Gate::Visit visit(service_.inside().executing);
+  if (!service_.security().IsCurrent(*caller.identity)) {
+    return Fail(EACCES, "the device was erased meanwhile");
+  }
+  return service_.inside().engine.Keys(range, kMaxRangeKeys, reverse);
+}
+
 Status RespDevice::EachKey(const RespCaller& caller, const Keys& keys, bool reverse,
                            const std::function<bool(std::string_view)>& take) {
   if (caller.staged != nullptr) return Fail(EINVAL, "a transaction cannot list keys");
   for (KeyRange& part : TRY(PartsOf(caller, keys, reverse))) {
     while (true) {
-      std::vector<std::string> found =
-          TRY(service_.inside().engine.Keys(part, kMaxRangeKeys, reverse));
+      std::vector<std::string> found = TRY(SomeKeys(caller, part, reverse));
       for (const std::string& record : found) {
+        TRY(CheckStays(caller));
         const Rights& rights = caller.identity->rights;
         if (!MayDo(rights, Permission::kRange, record, caller.tls)) continue;
         if (!take(std::string_view(record).substr(kRespPrefix.size()))) return {};
@@ -236,6 +304,19 @@ Status RespDevice::EachKey(const RespCaller& caller, const Keys& keys, bool reve
   return {};
 }
 
+Status RespDevice::DeleteSome(const RespCaller& caller, std::vector<Engine::Change> deletions) {
+  turns_.EnterAndWait(RespTurns::Kind::kBeside);
+  Status made;
+  {
+    const Gate::Visit visit(service_.inside().executing);
+    made = service_.security().IsCurrent(*caller.identity)
+               ? Make(caller, std::move(deletions))
+               : Status(EACCES, "the device was erased meanwhile");
+  }
+  turns_.Leave(RespTurns::Kind::kBeside);
+  return made.code() == ENOENT ? Status() : made;  // somebody else was quicker
+}
+
 Status RespDevice::DeleteAll(const RespCaller& caller) {
   const Rights& rights = caller.identity->rights;
   const std::string last = std::string(kRespPrefix) + '\xff';
@@ -250,14 +331,11 @@ Status RespDevice::DeleteAll(const RespCaller& caller) {
   TRY(EachKey(caller, {}, /*reverse=*/false, [&](std::string_view key) {
     deletions.push_back({.key = std::string(kRespPrefix).append(key)});
     if (deletions.size() < kMaxRangeKeys) return true;
-    const Gate::Visit turn(turns_);
-    failure = Make(caller, std::exchange(deletions, {}));
+    failure = DeleteSome(caller, std::exchange(deletions, {}));
     return failure.ok();
   }));
   TRY(failure);
-  const Gate::Visit turn(turns_);
-  const Status made = Make(caller, std::move(deletions));
-  return made.code() == ENOENT ? Status() : made;  // somebody else was quicker
+  return DeleteSome(caller, std::move(deletions));
 }
 
 }  // namespace pinstripe

@@ -10,7 +10,8 @@
 // its changes are made in one step. So nobody sees a part of it, whatever becomes of the process.
 //
 // Calls may wait for the disk, except where they say that they do not. Callers have visited the
-// device (KineticService::inside()). Thread-safe.
+// device (KineticService::inside()), except for what goes through many keys: EachKey() and
+// DeleteAll() visit it for some keys after the other. Thread-safe.
 
 #pragma once
 
@@ -27,9 +28,10 @@
 
 #include "base/mutex.h"
 #include "base/runtime.h"
+#include "daemon/batch.h"
 #include "daemon/engine.h"
 #include "daemon/kinetic_service.h"
-#include "store/gate.h"
+#include "daemon/resp_turns.h"
 
 namespace pinstripe {
 
@@ -58,9 +60,15 @@ class RespCursors {
 struct RespCaller {
   DeviceSecurity::IdentityPtr identity;  // null: has not said who he is
   bool tls = false;
+  // Set when he has gone: nobody wants to know any more what takes long. Null: he stays.
+  const std::atomic<bool>* gone = nullptr;
   // Of a transaction that is being executed: by records' keys, what it has changed so far. All of
   // it is made in one step when it ends; meanwhile only this caller sees it. Null: there is none.
-  std::map<std::string, Engine::Change>* staged = nullptr;
+  struct Staged {
+    std::map<std::string, Engine::Change> changes;
+    size_t bytes = 0;  // of their values
+  };
+  Staged* staged = nullptr;
 };
 
 class RespDevice {
@@ -80,8 +88,10 @@ class RespDevice {
   uint64_t CountCommands() const { return commands_.load(std::memory_order_relaxed); }
   void NoteCommands(uint64_t count) { commands_.fetch_add(count, std::memory_order_relaxed); }
   RespCursors& cursors() { return cursors_; }
-  // Visited by whoever executes a command, closed for a transaction.
-  Gate& turns() { return turns_; }
+  // Each command but those that go through many keys has one.
+  RespTurns& turns() { return turns_; }
+  // Of what connections have it keep for them.
+  BatchBudget& kept() { return kept_; }
 
   // What a value is.
   enum class Type : char { kText = 's', kHash = 'h' };
@@ -122,8 +132,11 @@ class RespDevice {
     return service_.inside().engine.PutAllAtOnce(puts);
   }
 
-  // Makes all of these changes, or none. ESTALE, ENOENT: one finds something else than it expects.
+  // Makes all of these changes, or none. ESTALE: one finds something else than it expects. ENOENT:
+  // a single deletion finds nothing.
   Status Make(const RespCaller& caller, std::vector<Engine::Change> changes);
+  // The same for all that a transaction has staged.
+  Status MakeAll(RespCaller::Staged staged);
 
   // Makes of what is there what `decide` says, or leaves it, where that says nothing. Both are one
   // step; `decide` is asked again when somebody else was quicker. It needs the right to read, too.
@@ -137,11 +150,15 @@ class RespDevice {
   // Whatever is there.
   Status Put(const RespCaller& caller, std::string_view key, Value value);
 
-  // As Change() of whatever is there, where nothing is. False: something was.
+  // As Change(), where nothing is there. False: something was. (A Kinetic client may put a record
+  // without a version at this very moment, which is taken for nothing then.)
   Result<bool> Create(const RespCaller& caller, std::string_view key, Value value);
 
   // False: there is no such key.
   Result<bool> Delete(const RespCaller& caller, std::string_view key);
+
+  // How many of these there were. All go in one step, where nobody else is at work.
+  Result<int64_t> DeleteEach(const RespCaller& caller, std::span<const std::string_view> keys);
 
   // Calls `take` with the keys of a range that the caller may know of, in their order, until it
   // says false.
@@ -151,11 +168,12 @@ class RespDevice {
     std::optional<std::string> last;  // none: to the end
     bool last_included = true;
   };
-  // EINVAL: this is a transaction, which cannot.
+  // EINVAL: this is a transaction, which cannot. ECANCELED: the caller has gone. EACCES: or the
+  // device was erased since he came.
   Status EachKey(const RespCaller& caller, const Keys& keys, bool reverse,
                  const std::function<bool(std::string_view)>& take);
 
-  // Removes all of them, some at a time, for which it takes turns.
+  // Removes all of them, some at a time, for which it has turns.
   Status DeleteAll(const RespCaller& caller);
 
   Status Flush() { return service_.Flush(); }
@@ -164,6 +182,11 @@ class RespDevice {
   static Result<Entry> EntryOf(Result<StoredRecord> record);
   static Result<std::optional<Entry>> StagedEntry(const RespCaller& caller,
                                                   const std::string& record, ValueRange range);
+  Status Stage(RespCaller::Staged& staged, std::vector<Engine::Change> changes);
+  Status CheckStays(const RespCaller& caller) const;
+  Result<std::vector<std::string>> SomeKeys(const RespCaller& caller, const KeyRange& range,
+                                            bool reverse);
+  Status DeleteSome(const RespCaller& caller, std::vector<Engine::Change> deletions);
   Result<std::optional<Entry>> Read(const RespCaller& caller, std::string_view key,
                                     ValueRange range, bool at_once);
   Result<std::vector<KeyRange>> PartsOf(const RespCaller& caller, const Keys& keys,
@@ -176,7 +199,8 @@ class RespDevice {
   std::atomic<uint64_t> next_version_;
   std::atomic<uint64_t> commands_ = 0;
   RespCursors cursors_;
-  Gate turns_;
+  RespTurns turns_;
+  BatchBudget kept_;
 };
 
 }  // namespace pinstripe

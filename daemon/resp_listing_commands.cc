@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "daemon/resp_commands.h"
 #include "daemon/resp_glob.h"
+#include "store/gate.h"
 
 namespace pinstripe {
 namespace {
@@ -23,6 +24,20 @@ constexpr size_t kMostListedBytes = 16 << 20;
 // By one SCAN, whatever COUNT says.
 constexpr int64_t kMostScanned = 10'000;
 constexpr size_t kMostScannedBytes = 1 << 20;
+
+// A pattern that is longer could take long with each key.
+constexpr size_t kLongestPattern = 1024;
+
+Status CheckPattern(std::string_view pattern) {
+  if (pattern.size() <= kLongestPattern) return {};
+  return Fail(EINVAL, "a pattern of {} bytes; the limit is {}", pattern.size(), kLongestPattern);
+}
+
+// Of a command that has not visited the device.
+Result<std::optional<RespDevice::Entry>> HeadOf(const RespCall& call, std::string_view key) {
+  const Gate::Visit visit(call.device.service().inside().executing);
+  return call.device.Head(call.caller(), key);
+}
 
 struct Listed {
   std::vector<std::string> keys;
@@ -52,6 +67,24 @@ Keys KeysFor(std::string_view pattern) {
   return keys;
 }
 
+enum class TypeWanted { kAny, kText, kHash, kOther };
+
+// Leaves those that are of a type, and that the client may read.
+Status KeepOfType(const RespCall& call, TypeWanted wanted, std::vector<std::string>* keys) {
+  if (wanted == TypeWanted::kAny) return {};
+  std::vector<std::string> kept;
+  for (std::string& key : *keys) {
+    const auto there = HeadOf(call, key);
+    if (!there.has_value() && there.error().code() == EACCES) continue;
+    if (!there.has_value()) return there.error();
+    if (!*there) continue;
+    const bool is_hash = (*there)->type == RespDevice::Type::kHash;
+    if (wanted == (is_hash ? TypeWanted::kHash : TypeWanted::kText)) kept.push_back(std::move(key));
+  }
+  *keys = std::move(kept);
+  return {};
+}
+
 Status Scan(RespCall& call) {
   uint64_t cursor = 0;
   const std::string_view asked = call.text(1);
@@ -61,7 +94,7 @@ Status Scan(RespCall& call) {
   }
   std::string_view pattern = "*";
   int64_t count = 10;
-  std::optional<bool> hashes;
+  TypeWanted wanted = TypeWanted::kAny;
   for (size_t i = 2; i < call.words(); i += 2) {
     if (i + 1 == call.words()) return SyntaxError();
     if (call.Is(i, "MATCH")) {
@@ -69,12 +102,15 @@ Status Scan(RespCall& call) {
     } else if (call.Is(i, "COUNT")) {
       count = std::min(TRY(call.Number(i + 1)), kMostScanned);
       if (count < 1) return SyntaxError();
-    } else if (call.Is(i, "TYPE") && (call.Is(i + 1, "STRING") || call.Is(i + 1, "HASH"))) {
-      hashes = call.Is(i + 1, "HASH");
+    } else if (call.Is(i, "TYPE")) {
+      wanted = call.Is(i + 1, "STRING") ? TypeWanted::kText
+               : call.Is(i + 1, "HASH") ? TypeWanted::kHash
+                                        : TypeWanted::kOther;
     } else {
       return SyntaxError();
     }
   }
+  TRY(CheckPattern(pattern));
   Keys keys = KeysFor(pattern);
   if (cursor != 0) {
     const std::optional<std::string> last = call.device.cursors().Find(cursor);
@@ -94,16 +130,7 @@ Status Scan(RespCall& call) {
     return is_last;
   }));
   TRY(failure);
-  if (hashes) {
-    std::vector<std::string> of_type;
-    for (std::string& key : listed.keys) {
-      const auto there = TRY(call.device.Head(call.caller(), key));
-      if (there && (there->type == RespDevice::Type::kHash) == *hashes) {
-        of_type.push_back(std::move(key));
-      }
-    }
-    listed.keys = std::move(of_type);
-  }
+  TRY(KeepOfType(call, wanted, &listed.keys));
   call.reply.List(2);
   call.reply.Text(is_last ? "0"
                           : std::to_string(call.device.cursors().Add(
@@ -113,6 +140,7 @@ Status Scan(RespCall& call) {
 }
 
 Status AllKeys(RespCall& call) {
+  TRY(CheckPattern(call.text(1)));
   Listed listed;
   Status failure;
   TRY(call.device.EachKey(call.caller(), KeysFor(call.text(1)), /*reverse=*/false,
@@ -173,7 +201,7 @@ Result<std::optional<Keys>> KeysBetween(std::string_view low, std::string_view h
 // There is no other sorted set.
 Result<bool> IsIndex(const RespCall& call) {
   if (call.text(1) == kRespIndex) return true;
-  if (TRY(call.device.Head(call.caller(), call.text(1)))) return WrongType();
+  if (TRY(HeadOf(call, call.text(1)))) return WrongType();
   return false;
 }
 

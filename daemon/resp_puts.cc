@@ -50,11 +50,15 @@ void RespPuts::Run() {
   Round round = std::exchange(next_, {});
   Merge(round);
   if (MakeAtOnce(round)) return Tell(round);
-  const auto handed = std::make_shared<Round>(std::move(round));
-  workers_.Add([self = shared_from_this(), handed] {
-    self->Make(*handed);
-    self->loop_.Post([handed] { Tell(*handed); });
-  });
+  const auto make = [self = shared_from_this(),
+                     handed = std::make_shared<Round>(std::move(round))] {
+    self->workers_.Add([self, handed] {
+      self->Make(*handed);
+      self->device_.turns().Leave(RespTurns::Kind::kBeside);
+      self->loop_.Post([handed] { Tell(*handed); });
+    });
+  };
+  if (device_.turns().Enter(RespTurns::Kind::kBeside, make)) make();
 }
 
 // Whether the device was not erased since these were allowed.
@@ -69,7 +73,7 @@ bool RespPuts::MakeAtOnce(Round& round) {
   const Time begin = loop_.runtime().Now();
   if (begin < no_puts_at_once_.load(std::memory_order_relaxed)) return false;
   const Gate::QuickVisit visit(device_.service().inside().executing);
-  const Gate::QuickVisit turn(device_.turns());
+  const RespTurns::Quick turn(device_.turns());
   if (!visit.inside() || !turn.inside() || !AreCurrent(round)) return false;
   const bool made = device_.PutAllAtOnce(round.made);
   const Time end = loop_.runtime().Now();
@@ -80,7 +84,6 @@ bool RespPuts::MakeAtOnce(Round& round) {
 
 void RespPuts::Make(Round& round) {
   const Gate::Visit visit(device_.service().inside().executing);
-  const Gate::Visit turn(device_.turns());
   if (AreCurrent(round)) {
     round.statuses = device_.PutEach(round.made);
   } else {

@@ -122,12 +122,14 @@ void RespWriter::Sent(size_t bytes) {
   while (bytes > 0 && bytes >= parts_.front().size()) {
     bytes -= parts_.front().size();
     if (parts_.size() == 1 && parts_.front().value.empty()) {
-      parts_.front().text.clear();  // its memory is used again
       assert(bytes == 0);
-      break;
+      if (parts_.front().text.capacity() > kMostPartText) break;
+      parts_.front().text.clear();  // its memory is used again
+      return;
     }
     parts_.pop_front();
   }
+  if (unsent_bytes_ == 0) return parts_.clear();
   sent_of_first_ = bytes;
 }
 

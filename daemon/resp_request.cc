@@ -12,7 +12,8 @@ namespace pinstripe {
 namespace {
 
 constexpr size_t kBlockBytes = 64 << 10;
-constexpr size_t kMostLine = 64 << 10;     // of a line, or of the number that announces something
+constexpr size_t kMostLine = 64 << 10;     // of a line that somebody types
+constexpr size_t kMostNumber = 32;         // of a line that announces something
 constexpr size_t kLongWord = 16 << 10;     // from here on a word has memory of its own
 constexpr size_t kLeastToRead = 16 << 10;  // for less a block is not read into
 constexpr std::string_view kEnd = "\r\n";
@@ -142,11 +143,25 @@ std::optional<std::string_view> RespReader::TakeLine() {
   return line;
 }
 
-Result<std::optional<std::string_view>> RespReader::TakeLineWithin(std::string_view too_long) {
+Result<std::optional<std::string_view>> RespReader::TakeLineWithin(size_t most,
+                                                                   std::string_view too_long) {
   const std::optional<std::string_view> line = TakeLine();
   const size_t bytes = line ? line->size() : Unread().size();
-  if (bytes > kMostLine) return Broken(too_long);
+  if (bytes > most) return Broken(too_long);
   return line;
+}
+
+Status RespReader::CountBytes(size_t bytes) {
+  request_bytes_ += bytes;
+  if (request_bytes_ <= limits_.bytes) return {};
+  return Broken(fmt::format("a command of more than {} bytes", limits_.bytes));
+}
+
+void RespReader::Rest() {
+  if (idle()) {
+    block_ = nullptr;
+    start_ = begin_ = end_ = 0;
+  }
 }
 
 Result<std::optional<RespRequest>> RespReader::Next() {
@@ -173,7 +188,8 @@ Result<bool> RespReader::Begin() {
   request_bytes_ = 0;
   if (begin_ == end_) return false;
   if (Unread().front() != '*') return TakeTypedLine();
-  const std::optional<std::string_view> line = TRY(TakeLineWithin("too big mbulk count string"));
+  const std::optional<std::string_view> line =
+      TRY(TakeLineWithin(kMostNumber, "too big mbulk count string"));
   if (!line) return false;
   const std::optional<int64_t> count = NumberIn(line->substr(1));
   if (!count || *count > static_cast<int64_t>(limits_.words)) {
@@ -184,7 +200,8 @@ Result<bool> RespReader::Begin() {
 }
 
 Result<bool> RespReader::TakeTypedLine() {
-  const std::optional<std::string_view> line = TRY(TakeLineWithin("too big inline request"));
+  const std::optional<std::string_view> line =
+      TRY(TakeLineWithin(std::min(kMostLine, limits_.bytes), "too big inline request"));
   if (!line) return false;
   std::string_view rest = *line;
   while (true) {
@@ -199,7 +216,8 @@ Result<bool> RespReader::TakeTypedLine() {
 
 // False: more has to come.
 Result<bool> RespReader::BeginWord() {
-  const std::optional<std::string_view> line = TRY(TakeLineWithin("too big bulk count string"));
+  const std::optional<std::string_view> line =
+      TRY(TakeLineWithin(kMostNumber, "too big bulk count string"));
   if (!line) return false;
   if (!line->starts_with('$')) {
     const char got = line->empty() ? ' ' : line->front();
@@ -210,10 +228,7 @@ Result<bool> RespReader::BeginWord() {
     return Broken("invalid bulk length");
   }
   length_ = static_cast<size_t>(*length);
-  request_bytes_ += *length_;
-  if (request_bytes_ > limits_.bytes) {
-    return Broken(fmt::format("a command of more than {} bytes", limits_.bytes));
-  }
+  TRY(CountBytes(line->size() + *length_ + 2 * kEnd.size()));
   if (*length_ < kLongWord) return true;
   long_.emplace(*length_);
   long_filled_ = std::min(*length_, end_ - begin_);

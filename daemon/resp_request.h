@@ -26,7 +26,6 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "drive/drive.h"
 
 namespace pinstripe {
 
@@ -42,12 +41,12 @@ class RespReader {
   struct Limits {
     size_t words = 0;       // of one command
     size_t word_bytes = 0;  // of one of its words
-    size_t bytes = 0;       // of all of them
+    size_t bytes = 0;       // of all of them, with what is around them
   };
   // Who has not said who he is has little to say: as much as Redis takes from such a one.
   static constexpr Limits kOfStrangers{.words = 10, .word_bytes = 16 << 10, .bytes = 32 << 10};
-  static constexpr Limits kOfClients{
-      .words = 64 << 10, .word_bytes = kMaxValueBytes + 1, .bytes = 16 << 20};
+  // Longer words than a value can be are taken, so that their command can be answered.
+  static constexpr Limits kOfClients{.words = 64 << 10, .word_bytes = 16 << 20, .bytes = 16 << 20};
 
   explicit RespReader(Limits limits) : limits_(limits) {}
 
@@ -61,6 +60,9 @@ class RespReader {
   // The next command that is complete. EBADMSG, in the words that Redis has for it: what came is
   // not the protocol, or over a limit. The stream is worthless after that.
   Result<std::optional<RespRequest>> Next();
+
+  // Gives back memory that nothing is in. To be called when no more is to be read for now.
+  void Rest();
 
   // Whether no command has begun.
   bool idle() const { return begin_ == end_ && words_left_ == 0; }
@@ -78,7 +80,8 @@ class RespReader {
 
   std::string_view Unread() const;
   std::optional<std::string_view> TakeLine();
-  Result<std::optional<std::string_view>> TakeLineWithin(std::string_view too_long);
+  Result<std::optional<std::string_view>> TakeLineWithin(size_t most, std::string_view too_long);
+  Status CountBytes(size_t bytes);
   Result<bool> Begin();
   Result<bool> TakeTypedLine();
   Result<bool> BeginWord();

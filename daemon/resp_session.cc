@@ -20,8 +20,15 @@ using kinetic::Header;
 
 constexpr int kReadsAtOnce = 16;  // of one socket before the others get their turn
 
-// Answers that the peer has not taken, beyond which no command is executed for it.
-constexpr size_t kMostUnsent = 1 << 20;
+// Commands of one connection that the loop executes before the others get their turn, and how long
+// a worker is at those of one.
+constexpr size_t kMostAtOnce = 128;
+constexpr Duration kMostByWorker = std::chrono::milliseconds(2);
+
+// Answers that the peer has not taken, beyond which no command is executed for it. Some clients
+// read none until all they have to say is said.
+constexpr size_t kMostUnsent = 64 << 20;
+constexpr size_t kMostUnsentInNeed = 1 << 20;  // where the daemon has too much under way
 
 // A request that is larger is received when there is room for it in the budget of the daemon.
 constexpr size_t kMostWithoutRoom = 64 << 10;
@@ -41,10 +48,6 @@ const RespCommand* GetCommand() {
 const RespCommand* SetCommand() {
   static const RespCommand* const command = FindRespCommand("set");
   return command;
-}
-
-bool IsLong(const RespCommand* command) {
-  return command != nullptr && command->Has(RespCommand::kLong);
 }
 
 // As what a command is counted among those that Kinetic clients send.
@@ -73,6 +76,7 @@ RespSession::~RespSession() { shared_.budgets.values.Subtract(counted_unsent_); 
 
 void RespSession::Start() {
   client_.caller.tls = tls_ != nullptr;
+  client_.caller.gone = &gone_;
   while (client_.number == 0) {
     client_.number = static_cast<int64_t>(loop_.runtime().Random() >> 1);
   }
@@ -93,7 +97,7 @@ void RespSession::Start() {
 }
 
 void RespSession::Close() {
-  if (std::exchange(gone_, true)) return;
+  if (gone_.exchange(true)) return;
   if (client_.known != nullptr) device_.service().clients().Remove(client_.known);
   timer_.Cancel();
   shared_.budgets.values.Forget(this);
@@ -128,9 +132,11 @@ void RespSession::OnReady(uint32_t epoll_events) {
   if (epoll_events & (EPOLLERR | EPOLLHUP)) return Close();
   if (epoll_events & EPOLLOUT) blocked_ = false;
   const bool was_busy = busy_;
+  at_once_ = 0;
   Advance();
   const bool readable = (epoll_events & EPOLLIN) || tls_ != nullptr;
-  for (int reads = 0; readable && reads < kReadsAtOnce && WantsMore(); ++reads) {
+  for (int reads = 0; readable && reads < kReadsAtOnce && at_once_ < kMostAtOnce && WantsMore();
+       ++reads) {
     const Result<bool> more = Receive();
     if (!more.has_value()) return Close();
     if (!*more) break;
@@ -156,7 +162,6 @@ Result<bool> RespSession::Receive() {
   }
   if (got == 0) return Fail(EHOSTUNREACH, "the client closed the connection");
   reader_.Filled(static_cast<size_t>(got));
-  received_bytes_ += static_cast<uint64_t>(got);
   Parse();
   Advance();
   TakeRoom();
@@ -165,13 +170,14 @@ Result<bool> RespSession::Receive() {
 
 // Only the next one of a stranger: what comes behind it may be more than he could send.
 void RespSession::Parse() {
-  received_ = loop_.runtime().Now();
+  since_ = loop_.runtime().Now();
   unparsed_ = false;
   while (broken_.empty() && !unparsed_) {
     Result<std::optional<RespRequest>> next = reader_.Next();
     if (!next.has_value()) {
       broken_ = fmt::format("ERR {}", next.error().message());
     } else if (*next) {
+      ++commands_;
       requests_.push_back(**std::move(next));
       unparsed_ = !is_known_;
     } else {
@@ -196,8 +202,13 @@ bool RespSession::TakeNext() {
 void RespSession::Advance() {
   while (!busy_ && !gone_) {
     if (HasNext() && !IsFull()) {
+      if (at_once_ >= kMostAtOnce) {
+        Send();
+        return GoOnLater();
+      }
+      const size_t before = next_;
       ExecuteAtOnce();
-      if (!busy_ && HasNext() && !IsFull()) HandOver();
+      if (!busy_ && !gone_ && next_ == before) HandOver();
       continue;
     }
     if (!HasNext() && TakeNext()) continue;
@@ -207,7 +218,23 @@ void RespSession::Advance() {
   }
 }
 
-bool RespSession::IsFull() const { return replies_.unsent_bytes() >= kMostUnsent; }
+// When the others had their turn.
+void RespSession::GoOnLater() {
+  if (std::exchange(later_posted_, true)) return;
+  loop_.Post([self = shared_from_this()] {
+    self->later_posted_ = false;
+    self->at_once_ = 0;
+    if (self->gone_) return;
+    self->Advance();
+    self->Watch();
+  });
+}
+
+bool RespSession::IsFull() const {
+  const size_t unsent = replies_.unsent_bytes();
+  return unsent >= kMostUnsent ||
+         (unsent >= kMostUnsentInNeed && shared_.budgets.values.exhausted());
+}
 
 // Identities may have changed since he said who he is, and the device may have been erased.
 void RespSession::Admit() {
@@ -231,10 +258,11 @@ void RespSession::NoteLogin() {
 // From the next request on, until one has to wait.
 void RespSession::ExecuteAtOnce() {
   const Gate::QuickVisit visit(device_.service().inside().executing);
-  const Gate::QuickVisit turn(device_.turns());
+  const RespTurns::Quick turn(device_.turns());
   if (!visit.inside() || !turn.inside()) return;
   Admit();
-  while (HasNext() && !IsFull()) {
+  while (HasNext() && !IsFull() && at_once_ < kMostAtOnce) {
+    ++at_once_;
     if (!ExecuteNextAtOnce()) return;
   }
 }
@@ -250,7 +278,7 @@ bool RespSession::ExecuteNextAtOnce() {
     if (!entry.has_value() || !CheckText(*entry).ok()) return false;
     const size_t bytes = *entry ? (*entry)->value.size() : 0;
     *entry ? replies_.Value(std::move((*entry)->value)) : replies_.Null();
-    Note(GetCommand(), request, bytes, received_, {});
+    Note(GetCommand(), request, bytes, {});
     ++next_;
     return true;
   }
@@ -260,6 +288,10 @@ bool RespSession::ExecuteNextAtOnce() {
   }
   RespCall call{device_, client_, request, replies_};
   const RespCommand* const command = FindRespCommand(request.text(0));
+  if (command == nullptr && IsOfBrowser(request)) {
+    GiveUp("a browser was made to send this");
+    return false;
+  }
   const bool is_queued = command != nullptr && client_.queue && !command->Has(RespCommand::kNow);
   const bool is_quick = is_queued || (command != nullptr && command->Has(RespCommand::kQuick));
   if (!is_quick && RefusalOf(command, call).empty()) return false;
@@ -290,58 +322,66 @@ bool RespSession::PutAtOnce() {
 
 void RespSession::OnPut(std::span<const Status> made) {
   busy_ = false;
+  at_once_ = 0;
   for (const Status& each : made) {
     const RespRequest& request = requests_[next_++];
     each.ok() ? replies_.Simple("OK") : replies_.Failure(each);
     client_.changed |= each.ok();
-    Note(SetCommand(), request, request.words[2].size(), received_, each);
+    Note(SetCommand(), request, request.words[2].size(), each);
   }
   if (gone_) return;
   Advance();
   Watch();
 }
 
-// One that may take long goes to threads where it holds up only its like.
 void RespSession::HandOver() {
   busy_ = true;
+  const RespRequest& next = requests_[next_];
+  const RespTurns::Kind turn = TurnOf(FindRespCommand(next.text(0)), next);
+  const auto start = [self = shared_from_this(), turn] { self->StartWorker(turn); };
+  if (device_.turns().Enter(turn, start)) start();
+}
+
+// One that may take long goes to threads where it holds up only its like. Any thread.
+void RespSession::StartWorker(RespTurns::Kind turn) {
   const ServerThreads& threads = shared_.threads;
-  const RespCommand* const next = FindRespCommand(requests_[next_].text(0));
-  Workers& workers = IsLong(next) ? threads.listings : threads.workers;
-  workers.Add([self = shared_from_this()] {
-    self->ExecuteWaiting();
+  Workers& workers = turn == RespTurns::Kind::kNone ? threads.listings : threads.resp;
+  workers.Add([self = shared_from_this(), turn] {
+    self->ExecuteWaiting(turn);
+    self->device_.turns().Leave(turn);
     self->loop_.Post([self] { self->AfterWaiting(); });
   });
 }
 
-// A worker's.
-void RespSession::ExecuteWaiting() {
+// A worker's. Those that need the same turn, for a moment.
+void RespSession::ExecuteWaiting(RespTurns::Kind turn) {
   const Time begun = loop_.runtime().Now();
-  device_.service().statistics().waits().Add(begun - received_);
-  const Gate::Visit visit(device_.service().inside().executing);
-  Admit();
-  do {
+  device_.service().statistics().waits().Add(begun - since_);
+  const bool goes_through_many = turn == RespTurns::Kind::kNone;
+  while (HasNext() && !IsFull() && !gone_) {
     const RespRequest& request = requests_[next_];
-    RespCall call{device_, client_, request, replies_};
     const RespCommand* const command = FindRespCommand(request.text(0));
-    const Status done = ExecuteInTurn(command, call);
-    Note(command, request, 0, begun, done);
+    if (TurnOf(command, request) != turn) return;
+    RespCall call{device_, client_, request, replies_};
+    Status done;
+    if (goes_through_many) {
+      Admit();
+      done = ExecuteResp(command, call);
+    } else {
+      const Gate::Visit visit(device_.service().inside().executing);
+      Admit();
+      done = ExecuteResp(command, call);
+    }
+    CountUnsent();
+    Note(command, request, 0, done);
     ++next_;
-    if (IsLong(command)) return;
-  } while (HasNext() && !IsFull() && !IsLong(FindRespCommand(requests_[next_].text(0))));
-}
-
-Status RespSession::ExecuteInTurn(const RespCommand* command, RespCall& call) {
-  if (command != nullptr && command->Has(RespCommand::kAlone)) {
-    const Gate::Closure alone(device_.turns());
-    return ExecuteResp(command, call);
+    if (goes_through_many || loop_.runtime().Now() - begun >= kMostByWorker) return;
   }
-  if (IsLong(command)) return ExecuteResp(command, call);
-  const Gate::Visit turn(device_.turns());
-  return ExecuteResp(command, call);
 }
 
 void RespSession::AfterWaiting() {
   busy_ = false;
+  at_once_ = 0;
   if (gone_) return;
   NoteLogin();
   Advance();
@@ -355,6 +395,7 @@ void RespSession::FlushFirst() {
   shared_.device_wide.flushes->Add([self = shared_from_this()](const Status& flushed) {
     self->loop_.Post([self, flushed] {
       self->busy_ = false;
+      self->at_once_ = 0;
       self->client_.changed = false;
       if (self->gone_) return;
       if (!flushed.ok()) return self->GiveUp(flushed.message());
@@ -366,13 +407,13 @@ void RespSession::FlushFirst() {
 
 // Counts what was executed, as if a Kinetic client had asked for it.
 void RespSession::Note(const RespCommand* command, const RespRequest& request, size_t value_bytes,
-                       Time begun, const Status& done) {
+                       const Status& done) {
   device_.NoteCommands(1);
+  const Time ended = loop_.runtime().Now();
+  const Duration took = ended - std::exchange(since_, ended);
   if (command == nullptr || command->first_key == 0 || !command->Takes(request.size())) return;
   if (!done.ok()) NoteFailure(*command, request, done);
   const Header::MessageType type = TypeOf(*command);
-  const Time ended = loop_.runtime().Now();
-  const Duration took = ended - received_;
   KineticService& service = device_.service();
   service.statistics().Add(type, done.ok() ? value_bytes : 0, took);
   client_.known->Count(value_bytes, type == Header::PUT);
@@ -390,8 +431,7 @@ void RespSession::Note(const RespCommand* command, const RespRequest& request, s
                       .bytes = value_bytes,
                       .record = key,
                       .took = took,
-                      .queue = begun - received_,
-                      .store = ended - begun,
+                      .store = took,
                       .status = kinetic::Status::SUCCESS},
                      client_.known, ended);
 }
@@ -443,12 +483,12 @@ void RespSession::CountUnsent() {
   counted_unsent_ = now;
 }
 
-// For a large request that has begun. While it waits nothing is read. What was executed needs none
-// any more.
+// For a large request that has begun, and for more of it. While it waits nothing is read.
 void RespSession::TakeRoom() {
   if (gone_ || waits_for_room_) return;
   const size_t wanted = reader_.announced();
-  if (wanted <= kMostWithoutRoom || room_.bytes() > 0) return;
+  if (wanted <= kMostWithoutRoom || room_.bytes() >= wanted) return;
+  room_.Return();  // nobody waits for room while he has some
   waits_for_room_ = true;
   room_ = shared_.budgets.values.TakeOrWait(
       this, wanted,
@@ -472,6 +512,7 @@ bool RespSession::WantsMore() const {
 void RespSession::Watch(bool look_away) {
   if (gone_) return;
   if (!busy_ && reader_.announced() <= kMostWithoutRoom) room_.Return();
+  if (!busy_ && next_ == requests_.size()) reader_.Rest();
   uint32_t events = 0;
   if (WantsMore()) events |= EPOLLIN;
   if (blocked_) events |= EPOLLOUT;
@@ -497,7 +538,8 @@ void RespSession::Watch(bool look_away) {
 // others may want.
 void RespSession::WatchProgress() {
   if (std::exchange(watching_, true)) return;
-  seen_received_ = received_bytes_;
+  seen_begun_ = !reader_.idle();
+  seen_commands_ = commands_;
   seen_sent_ = replies_.sent_bytes();
   timer_.Arm(loop_.runtime().Now() + shared_.options.frame_timeout);
 }
@@ -507,11 +549,11 @@ void RespSession::CheckProgress() {
   ValueBudget& values = shared_.budgets.values;
   const bool is_room_wanted = values.is_wanted() || values.exhausted();
   const bool takes_none = blocked_ && replies_.sent_bytes() == seen_sent_;
-  const bool sends_none = WantsMore() && !reader_.idle() && received_bytes_ == seen_received_;
+  const bool is_same = seen_begun_ && !reader_.idle() && commands_ == seen_commands_;
   if (takes_none && is_room_wanted) {
     return GiveUp("answers were not taken, and their room is wanted");
   }
-  if (sends_none) return GiveUp("a command was begun and not completed in time");
+  if (is_same && WantsMore()) return GiveUp("a command was begun and not completed in time");
   if (blocked_ || !reader_.idle()) WatchProgress();
 }
 

@@ -1,9 +1,10 @@
 // RespSession: the connection of one client of the Redis protocol to a device, from its first byte
 // to its end. Commands are executed one after the other, in the order in which they came, and
-// answered in that order. What need not wait the loop executes itself; plain SETs of all
-// connections together (resp_puts.h); from the first command on that has to wait a worker executes
-// all that came. Meanwhile nothing is read from this connection, so that its peer feels
-// back-pressure.
+// answered in that order. What need not wait the loop executes itself, some commands of one
+// connection before the others have theirs; plain SETs of all connections together (resp_puts.h).
+// From the first command on that has to wait a worker executes what came, for a moment, and comes
+// back later for the rest. Meanwhile nothing is read from this connection, so that its peer feels
+// back-pressure. No thread waits for a turn (resp_turns.h).
 //
 // Somebody who has not said who he is can send little, and learns nothing (resp_request.h). As for
 // other connections there are places (places.h), room for large values (value_budget.h), and times
@@ -14,6 +15,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <span>
@@ -67,16 +69,17 @@ class RespSession final : public Connection, public std::enable_shared_from_this
   bool ExecuteNextAtOnce();
   bool PutAtOnce();
   void OnPut(std::span<const Status> made);
+  void GoOnLater();
   void HandOver();
-  void ExecuteWaiting();
-  Status ExecuteInTurn(const RespCommand* command, RespCall& call);
+  void StartWorker(RespTurns::Kind turn);
+  void ExecuteWaiting(RespTurns::Kind turn);
   void AfterWaiting();
   void FlushFirst();
   bool HasNext() const { return next_ < requests_.size() && !client_.quits; }
   bool IsFull() const;
   void Admit();
   void NoteLogin();
-  void Note(const RespCommand* command, const RespRequest& request, size_t value_bytes, Time begun,
+  void Note(const RespCommand* command, const RespRequest& request, size_t value_bytes,
             const Status& done);
   void NoteFailure(const RespCommand& command, const RespRequest& request, const Status& why);
   void Send();
@@ -102,7 +105,8 @@ class RespSession final : public Connection, public std::enable_shared_from_this
   RespReader reader_{RespReader::kOfStrangers};
   std::vector<RespRequest> requests_;  // that came and were not all executed
   size_t next_ = 0;                    // of them
-  Time received_{};                    // when they came
+  Time since_{};                       // when they came, or the one before was executed
+  size_t at_once_ = 0;                 // executed by the loop, since it was this one's turn
   RespWriter replies_;
   RespClient client_;
   bool unparsed_ = false;  // there may be more in the reader
@@ -120,10 +124,13 @@ class RespSession final : public Connection, public std::enable_shared_from_this
   bool blocked_ = false;  // the socket is full
   bool is_known_ = false;
   bool ends_ = false;  // when the answers are sent
-  bool gone_ = false;
-  bool watching_ = false;  // the timer is armed for progress
-  uint64_t received_bytes_ = 0;
-  uint64_t seen_received_ = 0;  // when progress was last looked at
+  bool later_posted_ = false;
+  std::atomic<bool> gone_ = false;
+  uint64_t commands_ = 0;  // that came
+  // When progress was last looked at:
+  bool watching_ = false;    // the timer is armed for the next time
+  bool seen_begun_ = false;  // a command
+  uint64_t seen_commands_ = 0;
   uint64_t seen_sent_ = 0;
 };
 

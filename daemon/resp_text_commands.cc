@@ -188,8 +188,8 @@ Status GetRange(RespCall& call) {
     TRY(CheckText(head));
     const auto size = static_cast<int64_t>(head ? head->value_bytes : 0);
     const int64_t first = std::max<int64_t>(from < 0 ? size + from : from, 0);
-    const int64_t last = std::min(to < 0 ? size + to : to, size - 1);
-    if (first > last) {
+    const int64_t last = std::min(std::max<int64_t>(to < 0 ? size + to : to, 0), size - 1);
+    if (first > last || (from < 0 && to < 0 && from > to)) {
       call.reply.Text("");
       return {};
     }
@@ -247,13 +247,10 @@ Status DecrementBy(RespCall& call) {
 }
 
 Status Delete(RespCall& call) {
-  int64_t deleted = 0;
-  for (size_t i = 1; i < call.words(); ++i) {
-    if (TRY(call.device.Delete(call.caller(), call.text(i)))) {
-      ++deleted;
-      call.client.changed = true;
-    }
-  }
+  std::vector<std::string_view> keys;
+  for (size_t i = 1; i < call.words(); ++i) keys.push_back(call.text(i));
+  const int64_t deleted = TRY(call.device.DeleteEach(call.caller(), keys));
+  call.client.changed |= deleted > 0;
   call.reply.Integer(deleted);
   return {};
 }
@@ -280,11 +277,13 @@ Status TimeToLive(RespCall& call) {
   return {};
 }
 
+constexpr uint8_t kChangesMany = RespCommand::kChanges | RespCommand::kAloneIfMany;
+
 constexpr RespCommand kTextCommands[] = {
     {"append", 3, RespCommand::kChanges, 1, 1, 1, Append},
     {"decr", 2, RespCommand::kChanges, 1, 1, 1, Decrement},
     {"decrby", 3, RespCommand::kChanges, 1, 1, 1, DecrementBy},
-    {"del", -2, RespCommand::kChanges, 1, -1, 1, Delete},
+    {"del", -2, kChangesMany, 1, -1, 1, Delete},
     {"exists", -2, 0, 1, -1, 1, Exists},
     {"get", 2, 0, 1, 1, 1, Get},
     {"getdel", 2, RespCommand::kChanges, 1, 1, 1, GetDelete},
@@ -293,7 +292,7 @@ constexpr RespCommand kTextCommands[] = {
     {"incr", 2, RespCommand::kChanges, 1, 1, 1, Increment},
     {"incrby", 3, RespCommand::kChanges, 1, 1, 1, IncrementBy},
     {"mget", -2, 0, 1, -1, 1, GetMany},
-    {"mset", -3, RespCommand::kChanges, 1, -1, 2, SetMany},
+    {"mset", -3, kChangesMany, 1, -1, 2, SetMany},
     {"pttl", 2, 0, 1, 1, 1, TimeToLive},
     {"set", -3, RespCommand::kChanges, 1, 1, 1, Set},
     {"setnx", 3, RespCommand::kChanges, 1, 1, 1, SetIfAbsent},
@@ -301,7 +300,7 @@ constexpr RespCommand kTextCommands[] = {
     {"substr", 4, 0, 1, 1, 1, GetRange},
     {"ttl", 2, 0, 1, 1, 1, TimeToLive},
     {"type", 2, 0, 1, 1, 1, TypeOf},
-    {"unlink", -2, RespCommand::kChanges, 1, -1, 1, Delete},
+    {"unlink", -2, kChangesMany, 1, -1, 1, Delete},
 };
 
 }  // namespace

@@ -13,9 +13,10 @@ namespace {
 constexpr size_t kMostQueued = 10'000;
 constexpr size_t kMostQueuedBytes = 16 << 20;  // of their words
 constexpr size_t kMostWatched = 1000;
-constexpr size_t kAround = 100;  // what a word or a version takes beyond its bytes
+constexpr size_t kAround = 100;                  // what a word or a version takes beyond its bytes
+constexpr size_t kMostExecutedBytes = 64 << 20;  // of answers and changes of one
 
-BatchBudget& BudgetOf(const RespCall& call) { return call.device.service().batch_budget(); }
+BatchBudget& BudgetOf(const RespCall& call) { return call.device.kept(); }
 
 Status Begin(RespCall& call) {
   if (call.client.queue != nullptr) return Fail(EINVAL, "MULTI calls can not be nested");
@@ -34,7 +35,7 @@ Status Discard(RespCall& call) {
 
 Result<std::string> VersionOf(const RespCall& call, std::string_view key) {
   const auto there = TRY(call.device.Head(call.caller(), key));
-  return there ? there->version : std::string();
+  return there ? "=" + there->version : std::string();
 }
 
 Status Watch(RespCall& call) {
@@ -44,12 +45,13 @@ Status Watch(RespCall& call) {
   }
   RespClient::Watched& watched = *call.client.watched;
   for (size_t i = 1; i < call.words(); ++i) {
+    if (watched.versions.contains(std::string(call.text(i)))) continue;  // the first look counts
     std::string version = TRY(VersionOf(call, call.text(i)));
     const size_t bytes = call.text(i).size() + version.size() + kAround;
     if (watched.versions.size() >= kMostWatched || !watched.kept.Add(bytes)) {
       return Fail(ENOBUFS, "too many keys are watched");
     }
-    watched.versions.emplace(call.text(i), std::move(version));  // the first look counts
+    watched.versions.emplace(call.text(i), std::move(version));
   }
   call.reply.Simple("OK");
   return {};
@@ -81,20 +83,24 @@ Status Execute(RespCall& call) {
     call.reply.NullList();
     return {};
   }
-  std::map<std::string, Engine::Change> staged;
+  RespCaller::Staged staged;
   RespWriter answers;
   answers.SetVersion(call.reply.version());
   call.client.caller.staged = &staged;
-  for (const RespRequest& request : queue->requests) {
-    RespCall each{call.device, call.client, request, answers};
+  bool is_too_much = false;
+  for (size_t i = 0; i < queue->requests.size() && !is_too_much; ++i) {
+    RespCall each{call.device, call.client, queue->requests[i], answers};
     // Each failure is answered, and those behind it are executed all the same.
-    (void)ExecuteResp(FindRespCommand(request.text(0)), each);
+    (void)ExecuteResp(FindRespCommand(each.text(0)), each);
+    is_too_much = answers.unsent_bytes() + staged.bytes > kMostExecutedBytes;
   }
   call.client.caller.staged = nullptr;
-  std::vector<Engine::Change> changes;
-  for (auto& [record, change] : staged) changes.push_back(std::move(change));
-  if (!changes.empty()) {
-    TRY(call.device.Make(call.caller(), std::move(changes)));
+  if (is_too_much) {
+    return Fail(EMSGSIZE, "this transaction has more than {} bytes of answers and changes",
+                kMostExecutedBytes);
+  }
+  if (!staged.changes.empty()) {
+    TRY(call.device.MakeAll(std::move(staged)));
     call.client.changed = true;
   }
   call.reply.List(queue->requests.size());

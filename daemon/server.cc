@@ -111,8 +111,10 @@ class Server::Impl {
     scans_ = std::make_unique<Background>(runtime, "pin-scan", options.scanners);
     pushes_ = std::make_unique<Background>(runtime, "pin-push", options.pushers);
     peers_ = std::make_unique<KineticIo>(runtime);
+    resp_workers_ = std::make_unique<Workers>(runtime, "pin-resp", options.workers);
     listings_ = std::make_unique<Workers>(runtime, "pin-list", options.scanners);
-    threads_.emplace(ServerThreads{*workers_, *listings_, *scans_, *pushes_, *peers_});
+    threads_.emplace(
+        ServerThreads{*workers_, *resp_workers_, *listings_, *scans_, *pushes_, *peers_});
   }
 
   ~Impl() {
@@ -128,7 +130,10 @@ class Server::Impl {
     pushes_.reset();
     scans_.reset();
     peers_.reset();  // pushes were its only users
+    // What sessions have posted before they were closed has been handed on now.
+    for (const auto& loop : loops_) loop->PostAndWait([] {});
     listings_.reset();
+    resp_workers_.reset();
     workers_.reset();   // may still add flushes
     flushers_.reset();  // may still post to the loops
     loops_.clear();
@@ -138,7 +143,6 @@ class Server::Impl {
                           std::shared_ptr<const TlsServer> tls) {
     FileDescriptor socket = TRY(Bind(host, port));
     const uint16_t bound = TRY(PortOf(socket.get()));
-    service.ServedSince(runtime_.Now());
     tls == nullptr ? service.SetPort(bound) : service.SetTlsPort(bound);
     Listen(service, std::move(socket), bound, std::move(tls), /*resp=*/nullptr);
     return bound;
@@ -152,7 +156,7 @@ class Server::Impl {
     if (parts == nullptr) {
       parts = std::make_unique<RespParts>(runtime_, service, how.write_through);
       for (const auto& loop : loops_) {
-        parts->puts.push_back(std::make_shared<RespPuts>(*loop, *workers_, parts->device,
+        parts->puts.push_back(std::make_shared<RespPuts>(*loop, *resp_workers_, parts->device,
                                                          SharedBy(service)->no_puts_at_once,
                                                          options_.long_put));
       }
@@ -184,6 +188,7 @@ class Server::Impl {
 
   void Listen(KineticService& service, FileDescriptor socket, uint16_t port,
               std::shared_ptr<const TlsServer> tls, RespParts* resp) {
+    service.ServedSince(runtime_.Now());
     auto listener = std::make_shared<Listener>(*this, service, std::move(socket), port,
                                                std::move(tls), SharedBy(service), resp);
     listeners_.push_back(listener);
@@ -338,6 +343,7 @@ class Server::Impl {
   std::vector<std::set<std::shared_ptr<Connection>>> sessions_;  // of each loop, on its thread
   std::unique_ptr<Workers> workers_;
   std::unique_ptr<Workers> flushers_;
+  std::unique_ptr<Workers> resp_workers_;
   std::unique_ptr<Workers> listings_;
   std::unique_ptr<Background> scans_;
   std::unique_ptr<Background> pushes_;

@@ -39,7 +39,7 @@ class Server {
  public:
   struct Options {
     int loops = 1;
-    int workers = 4;
+    int workers = 4;   // and as many for Redis clients
     int flushers = 4;  // threads that make things durable
     int scanners =
         2;  // threads for scans and compactions, and as many for listings of Redis clients

@@ -41,7 +41,10 @@ inline constexpr Duration kRestFromPuts = std::chrono::milliseconds(100);
 // peers others than those that wait for the disk.
 struct ServerThreads {
   Workers& workers;
-  Workers& listings;  // for commands of the Redis protocol that go through many keys
+  // For clients of the Redis protocol, who so do not hold up those of Kinetic: commands that wait,
+  // and those that go through many keys.
+  Workers& resp;
+  Workers& listings;
   Background& scans;
   Background& pushes;
   KineticIo& peers;

@@ -184,6 +184,9 @@ resp_sync = "write-through"
 [[drive]]
 path = "d2"
 port = 8124
+[[drive]]
+path = "d3"
+resp_tls_port = 6381
 )"));
   ASSERT_OK(config);
   EXPECT_EQ(config->drives[0].resp_port, 6379);
@@ -193,7 +196,7 @@ port = 8124
   EXPECT_FALSE(config->drives[1].resp_write_through);
   const std::string local = "[daemon]\nlisten = \"::1\"\n[[drive]]\npath = \"d\"\n";
   const std::pair<std::string, const char*> kMistakes[] = {
-      {local + "resp_port = 1\n", "needs a port, a tls_port, or both"},
+      {local + "resp_sync = \"write-back\"\n", "needs a port, a tls_port, or both"},
       {local + "port = 1\nresp_port = 1\n", ":6: port 1 is used twice"},
       {local + "port = 1\nresp_tls_port = 2\n", "TLS needs a certificate"},
       {local + "port = 1\nresp_port = 2\nresp_sync = \"never\"\n", "neither write-back nor"},

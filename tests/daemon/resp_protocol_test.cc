@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "daemon/resp_device.h"
@@ -14,6 +15,7 @@
 #include "daemon/resp_hash.h"
 #include "daemon/resp_reply.h"
 #include "daemon/resp_request.h"
+#include "daemon/resp_turns.h"
 #include "tests/support/expect_ok.h"
 
 namespace pinstripe {
@@ -129,7 +131,8 @@ TEST_F(RespReaderTest, AnythingElseIsRefusedInTheWordsOfRedis) {
       {"*1\r\nPING\r\n", "expected '$', got 'P'"},
       {"*1\r\n$-1\r\n", "invalid bulk length"},
       {"*1\r\n$x\r\n", "invalid bulk length"},
-      {"*1\r\n$1048578\r\n", "invalid bulk length"},
+      {"*1\r\n$16777217\r\n", "invalid bulk length"},
+      {"*1\r\n$" + std::string(33, '0') + "1\r\n", "too big bulk count string"},
       {"*1\r\n$4\r\nPINGPONG", "longer than was announced"},
       {"*1\r\n$20000\r\n" + std::string(20'010, 'x'), "longer than was announced"},
       {"get \"a\r\n", "unbalanced quotes"},
@@ -152,6 +155,26 @@ TEST_F(RespReaderTest, ACommandHasABoundedLength) {
   std::string bytes = "*20\r\n";
   for (int i = 0; i < 17; ++i) bytes += "$1000000\r\n" + std::string(1'000'000, 'x') + "\r\n";
   EXPECT_EQ(Feed(bytes).code(), EBADMSG);
+}
+
+// What is around the words counts, too.
+TEST_F(RespReaderTest, ManyShortWordsAreNotMoreThanTheirBytes) {
+  reader_ = RespReader({.words = 100, .word_bytes = 100, .bytes = 200});
+  std::string bytes = "*100\r\n";
+  for (int i = 0; i < 40; ++i) bytes += "$0\r\n\r\n";
+  EXPECT_EQ(Feed(bytes).code(), EBADMSG);
+  EXPECT_GT(reader_.announced(), 200u);
+}
+
+TEST_F(RespReaderTest, NothingIsKeptWhereNothingIs) {
+  EXPECT_OK(Feed(Command({"SET", "k", std::string(10'000, 'v')})));
+  reader_.Rest();
+  EXPECT_OK(Feed("*1\r\n$4\r\nPI"));
+  reader_.Rest();
+  EXPECT_OK(Feed("NG\r\n"));
+  EXPECT_EQ(All().size(), 2u);
+  EXPECT_EQ(All()[0][2], std::string(10'000, 'v')) << "what was handed out stays";
+  EXPECT_EQ(All()[1], Words{"PING"});
 }
 
 TEST_F(RespReaderTest, StrangersHaveLittleToSay) {
@@ -292,6 +315,44 @@ TEST(RespGlobTest, NoPatternTakesLong) {
   std::string pattern;
   for (int i = 0; i < 500; ++i) pattern += "*a";
   EXPECT_FALSE(GlobMatches(pattern + "b", std::string(4000, 'a')));
+}
+
+using Kind = RespTurns::Kind;
+
+TEST(RespTurnsTest, ManyAreBesideEachOtherOrOneAlone) {
+  RespTurns turns;
+  std::string order;
+  const auto note = [&order](char who) { return [&order, who] { order += who; }; };
+  EXPECT_TRUE(turns.Enter(Kind::kBeside, note('x')));
+  EXPECT_TRUE(turns.Enter(Kind::kBeside, note('x')));
+  EXPECT_TRUE(RespTurns::Quick(turns).inside());
+  EXPECT_FALSE(turns.Enter(Kind::kAlone, note('A')));
+  EXPECT_FALSE(turns.Enter(Kind::kBeside, note('b'))) << "who comes later waits, too";
+  EXPECT_FALSE(RespTurns::Quick(turns).inside());
+  EXPECT_TRUE(turns.Enter(Kind::kNone, note('x'))) << "who needs none has it";
+  EXPECT_FALSE(turns.Enter(Kind::kAlone, note('B')));
+  turns.Leave(Kind::kBeside);
+  EXPECT_EQ(order, "");
+  turns.Leave(Kind::kBeside);
+  EXPECT_EQ(order, "A");
+  EXPECT_FALSE(turns.Enter(Kind::kBeside, note('c')));
+  turns.Leave(Kind::kAlone);
+  EXPECT_EQ(order, "Abc") << "all who waited beside each other";
+  turns.Leave(Kind::kBeside);
+  turns.Leave(Kind::kBeside);
+  EXPECT_EQ(order, "AbcB");
+  turns.Leave(Kind::kAlone);
+  EXPECT_TRUE(turns.Enter(Kind::kAlone, note('x')));
+  turns.Leave(Kind::kNone);
+  EXPECT_FALSE(RespTurns::Quick(turns).inside());
+  turns.Leave(Kind::kAlone);
+  EXPECT_TRUE(RespTurns::Quick(turns).inside());
+  turns.EnterAndWait(Kind::kBeside);
+  std::thread waiting([&] { turns.EnterAndWait(Kind::kAlone); });
+  turns.Leave(Kind::kBeside);
+  waiting.join();
+  turns.Leave(Kind::kAlone);
+  EXPECT_EQ(order, "AbcB");
 }
 
 TEST(RespHashTest, AHashIsItsFieldsInTheirOrder) {

@@ -5,7 +5,7 @@
 
 cluster_up resp --layout 2+1 --drives 4
 make_certificates
-read -r port tls_port safe_port < <(free_ports 3)
+read -r port tls_port safe_port other_port < <(free_ports 4)
 here=$project/tests/integration
 file=$cluster/pinstriped-1.toml
 sed -i "s,^\[daemon\],&\ntls_certificate = \"$work/hostcert.pem\"\ntls_key = \"$work/hostkey.pem\",
@@ -31,10 +31,15 @@ check "and mass-inserts" grep -q "errors: 0, replies: 1000" <(for ((i = 0; i < 1
 check "and scans" [ "$(redis-cli --no-auth-warning -p "$port" -a 1:asdfasdf --scan --pattern 'pipe*' | sort -u | wc -l)" -eq 1000 ]
 check "nobody is in without a key" grep -q NOAUTH <(redis-cli -p "$port" get key)
 check "TLS is served" grep -qx value <(redis-cli --tls --cacert "$work/ca.pem" -p "$tls_port" --no-auth-warning -a 1:asdfasdf get key)
-check "and does not talk to who has none" [ -z "$(timeout 20 redis-cli -p "$tls_port" get key 2>/dev/null)" ]
+check "and hangs up on who has none" grep -q "closed\|reset" <(timeout 20 redis-cli -p "$tls_port" get key 2>&1)
 check "python3-redis has what it needs" /usr/bin/python3 "$here/resp_client.py" use "$port"
 check "also where changes are written through" /usr/bin/python3 "$here/resp_client.py" use "$safe_port"
 check "and node-redis" env NODE_PATH=/usr/share/nodejs node "$here/resp_client.js" "$port"
+redis-server --port "$other_port" --bind 127.0.0.1 --save "" --dir "$work" >/dev/null &
+servers[redis]=$!
+check "a redis-server starts" wait_until 30 redis-cli -p "$other_port" ping
+cli flushall
+check "whose answers are the same" /usr/bin/python3 "$here/resp_client.py" compare "$port" "$other_port"
 benchmark() {  # PORT OPTIONS...: it ends well, and has measured something
   redis-benchmark -p "$1" -a 1:asdfasdf -q "${@:2}" >"$work/benchmark" 2>&1 &&
     ! grep -qi error "$work/benchmark" && grep -q "requests per second" "$work/benchmark" && return 0

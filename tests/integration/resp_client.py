@@ -4,7 +4,9 @@
     resp_client.py use PORT            commands, pipelines, transactions, and what is refused
     resp_client.py load PORT FILE      sets keys until the drive goes, and writes down what was confirmed
     resp_client.py verify PORT FILE    whether all of that is there
+    resp_client.py compare PORT REDIS  whether random commands are answered as by the redis-server at port REDIS
 """
+import random
 import sys
 
 import redis
@@ -103,5 +105,76 @@ def verify(port, name):
     print(f"{len(rounds)} rounds")
 
 
+def compare(port, other, seed=1, rounds=20000):
+    """Answers are the same; of errors only the first word must be, and only Redis has an order of its own."""
+    ours = connect(port).connection_pool.get_connection("PING")
+    theirs = redis.Redis(port=int(other), decode_responses=True).connection_pool.get_connection("PING")
+    chance = random.Random(seed)
+
+    def key():
+        return chance.choice(["a", "b", "c", "ab", "h", "", "k[1]"])
+
+    def value():
+        return chance.choice(["", "1", "-7", "text", "9223372036854775807", "x" * 50, "v", "w"])
+
+    def number():
+        return str(chance.choice([0, 1, -1, 2, 5, -3, 100, -100, 2**40, 2**63 - 1, -(2**63)]))
+
+    def field():
+        return chance.choice(["f", "g", ""])
+
+    unordered = {"KEYS", "HKEYS", "HVALS"}
+    makers = [
+        lambda: ["SET", key(), value()], lambda: ["GET", key()], lambda: ["DEL", key()],
+        lambda: ["SET", key(), value(), chance.choice(["NX", "XX", "GET", "KEEPTTL"])],
+        lambda: ["SET", key(), value(), chance.choice(["NX", "XX"]), "GET"],
+        lambda: ["SET", key(), value(), "NX", "XX"], lambda: ["SETNX", key(), value()],
+        lambda: ["GETSET", key(), value()], lambda: ["GETDEL", key()], lambda: ["MGET", key(), key(), "none"],
+        lambda: ["MSET", key(), value(), key(), value()], lambda: ["MSET", key(), value(), key()],
+        lambda: ["STRLEN", key()], lambda: ["GETRANGE", key(), number(), number()], lambda: ["SUBSTR", key(), "0", number()],
+        lambda: ["APPEND", key(), value()], lambda: ["INCR", key()], lambda: ["DECR", key()],
+        lambda: ["INCRBY", key(), number()], lambda: ["DECRBY", key(), number()], lambda: ["DEL", key(), key(), key()],
+        lambda: ["UNLINK", key()], lambda: ["EXISTS", key(), key()], lambda: ["TYPE", key()], lambda: ["TTL", key()],
+        lambda: ["PTTL", key()], lambda: ["DBSIZE"], lambda: ["KEYS", chance.choice(["*", "a*", "?", "[ab]", "k\\[1]", "[^a]"])],
+        lambda: ["HSET", "h", field(), value()], lambda: ["HSET", key(), field(), value(), field(), value()],
+        lambda: ["HMSET", "h", field(), value()], lambda: ["HGET", key(), field()], lambda: ["HMGET", "h", field(), "none"],
+        lambda: ["HDEL", "h", field(), field()], lambda: ["HLEN", key()], lambda: ["HEXISTS", "h", field()],
+        lambda: ["HKEYS", "h"], lambda: ["HVALS", "h"], lambda: ["ECHO", value()], lambda: ["PING", value()], lambda: ["SELECT", "0"],
+        # What is watched is never removed: a key that came and went is as it was here, and changed for Redis.
+        lambda: ["SET", "w", value()], lambda: ["APPEND", "w", value()], lambda: ["GET", "w"], lambda: ["WAIT", "0", "0"], lambda: ["GET"], lambda: ["GETRANGE", key(), "x", "1"], lambda: ["NOSUCH", key()],
+        lambda: ["MULTI"], lambda: ["EXEC"], lambda: ["DISCARD"], lambda: ["WATCH", "w"], lambda: ["UNWATCH"],
+        lambda: ["CLIENT", "GETNAME"], lambda: ["CLIENT", "SETNAME", chance.choice(["me", "a b"])],
+    ]
+
+    def answer(connection, words):
+        connection.send_command(*words)
+        try:
+            return connection.read_response()
+        except redis.ResponseError as error:
+            return error
+
+    def plain(answered, words):
+        if isinstance(answered, Exception):
+            return type(answered).__name__
+        if isinstance(answered, list):
+            answered = [plain(one, []) for one in answered]
+            return sorted(answered, key=str) if words and words[0] in unordered else answered
+        return answered
+
+    listing = {"KEYS", "DBSIZE"}  # which cannot be parts of a transaction here
+    inside = False
+    for number_of in range(rounds):
+        words = chance.choice(makers)()
+        if inside and (words[0] in listing | {"HKEYS", "HVALS", "SELECT"}):
+            continue
+        found, expected = answer(ours, words), answer(theirs, words)
+        assert plain(found, words) == plain(expected, words), f"{number_of}: {words}: {found!r}, redis: {expected!r}"
+        if words[0] in ("EXEC", "DISCARD"):
+            inside = False
+        elif words[0] == "MULTI":
+            inside = True
+    print(f"{rounds} commands")
+
+
 if __name__ == "__main__":
-    {"use": use, "load": load, "verify": verify}[sys.argv[1]](int(sys.argv[2]), *sys.argv[3:])
+    {"compare": compare, "use": use, "load": load, "verify": verify}[sys.argv[1]](int(sys.argv[2]), *sys.argv[3:])
