@@ -203,6 +203,7 @@ void RespSession::Advance() {
   while (!busy_ && !gone_) {
     if (HasNext() && !IsFull()) {
       if (at_once_ >= kMostAtOnce) {
+        if (MustFlush()) return FlushFirst();
         Send();
         return GoOnLater();
       }
@@ -212,7 +213,7 @@ void RespSession::Advance() {
       continue;
     }
     if (!HasNext() && TakeNext()) continue;
-    if (device_.write_through() && client_.changed) return FlushFirst();
+    if (MustFlush()) return FlushFirst();
     Send();
     if (!HasNext() || IsFull()) return;
   }

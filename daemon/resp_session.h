@@ -74,6 +74,8 @@ class RespSession final : public Connection, public std::enable_shared_from_this
   void StartWorker(RespTurns::Kind turn);
   void ExecuteWaiting(RespTurns::Kind turn);
   void AfterWaiting();
+  // Whether answers tell of changes that have to be safe from power loss and are not yet.
+  bool MustFlush() const { return device_.write_through() && client_.changed; }
   void FlushFirst();
   bool HasNext() const { return next_ < requests_.size() && !client_.quits; }
   bool IsFull() const;

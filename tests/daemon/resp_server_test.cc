@@ -55,6 +55,7 @@ class RedisClient {
     for (const std::string& word : words) bytes += fmt::format("${}\r\n{}\r\n", word.size(), word);
     wire_.Send(bytes);
   }
+  void SendRaw(std::string_view bytes) { wire_.Send(bytes); }
   std::string Next() {
     const std::string line = Line();
     if (line.empty()) return "(gone)";
@@ -833,6 +834,16 @@ TEST_P(RespServerTest, WhereItIsToBeSafeNothingIsAnsweredBefore) {
   EXPECT_THAT(client("CONFIG GET appendfsync"), HasSubstr("always"));
   store_->flush_fails = true;
   EXPECT_THAT(client("SET k 3"), StartsWith("(gone)")) << "nobody knows what is there";
+  // Whatever comes behind it.
+  for (const size_t others : {1, 100, 200, 1000}) {
+    SCOPED_TRACE(others);
+    RedisClient pipelined(*port);
+    pipelined.LogIn();
+    std::string bytes = "SET k 3\r\n";
+    for (size_t i = 0; i < others; ++i) bytes += i % 2 == 0 ? "PING\r\n" : "GET k1\r\n";
+    pipelined.SendRaw(bytes);
+    EXPECT_EQ(pipelined.Next(), "(gone)");
+  }
   RedisClient again(*port);
   again.LogIn();
   EXPECT_EQ(again("GET k1"), "v") << "reads go on";
