@@ -74,6 +74,11 @@ def slow_drive(build, _, minutes):
     return ["run-slow-drive.py", build, "--file-mib", mib, "--operations", operations]
 
 
+def scale(build, _, minutes):
+    files, mib = choose(minutes, (20, ("100000", "1024")), (5, ("30000", "512")), (0, ("3000", "256")))
+    return ["run-scale.py", build, "--files", files, "--mib", mib]
+
+
 # Question -> its part of the time, and what the words of its command are.
 QUESTIONS = {
     "copy": (4, copy),
@@ -85,6 +90,7 @@ QUESTIONS = {
     "resp": (2.5, resp),
     "memory": (3.5, memory),
     "slow-drive": (1.5, slow_drive),
+    "scale": (4, scale),
 }
 ROUNDS = "20"  # at most; time ends it before
 
