@@ -16,6 +16,7 @@ sys.dont_write_bytecode = True
 import common
 import page
 import run
+import scale_page
 
 
 def results(**changes):
@@ -99,6 +100,15 @@ class Making(unittest.TestCase):
             self.assertEqual(page.differences(directory, page.made_from(directory)), ["README.md", "plots/old.svg"])
             page.write(directory)
             self.assertEqual(page.differences(directory, page.made_from(directory)), [])
+
+
+class ThePageOfScale(unittest.TestCase):
+    def test_has_the_tables_that_the_results_make(self):
+        self.assertFalse(scale_page.differs(), "run bench/scale_page.py")
+
+    def test_tables_take_the_place_of_those_below_their_marks_alone(self):
+        text = "before\n<!-- measured: a -->\n| old |\n| old |\n\n| stays |\n"
+        self.assertEqual(scale_page.with_tables(text, {"a": "| new |"}), "before\n<!-- measured: a -->\n| new |\n\n| stays |\n")
 
 
 class Reports(unittest.TestCase):

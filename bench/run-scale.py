@@ -2,11 +2,10 @@
 """How far Pinstripe goes: what 8 to 8 000 drives, many files and many clients cost.
 
     bench/run-scale.py BUILD [--drives 8,80,800,8000] [--files 30000] [--mib 1024] [--rounds 3] [--json FILE]
-    bench/run-scale.py --write [--check]    the tables of docs/scale.md from results/scale.json, or whether they differ
 
 BUILD/bench/scale_bench measures what runs in one process: the code of cluster/, fs/ and upkeep/ over drives in memory.
 A real pinstriped measures connections and records. Everything is made in $TMPDIR and removed again. What is counted and
-not timed is the same in each round, and is made once.
+not timed is the same in each round, and is made once. scale_page.py makes docs/scale.md of what this finds.
 """
 
 import argparse
@@ -20,23 +19,16 @@ import sys
 import tempfile
 import time
 
-from common import SOURCE, Report, add_options, cpu_seconds, free_port, make_drives, run
-from page import shown, table
+from common import Report, add_options, cpu_seconds, free_port, make_drives, run
+from page import table
+from scale_page import TRIED_CONNECTIONS, drives_of
 
-CONNECTIONS, FEW_CONNECTIONS, TOO_MANY = 1000, 100, 1100
+CONNECTIONS, FEW_CONNECTIONS, TOO_MANY = 1000, 100, TRIED_CONNECTIONS
+SOFT_LIMIT = 512  # of descriptors; shells and units have 1024, which is more than one device takes
 RECORDS = 200_000
 MOST_DRIVES_OF_A_CLUSTER = 4096  # cluster.toml refuses more
-PAGE = f"{SOURCE}/docs/scale.md"
-RESULTS = f"{SOURCE}/bench/results/scale.json"
-
-
-def spaced(number):
-    return f"{int(number):,}".replace(",", " ")
-
-
-def drives_of(count):
-    return f"{spaced(count)} drives"
-
+BETTER_MORE = ("map: epochs that have room in it, of 100", f"connection: that a device takes of {TOO_MANY}",
+               f"connection: that a client makes with a soft limit of {SOFT_LIMIT} descriptors")
 
 # ---- Measuring
 
@@ -53,7 +45,7 @@ class Bench:
 
     def add(self, variant, figures, prefix=""):
         for what, unit, value in figures:
-            self.report.add(prefix + what, variant, unit, value, "less")
+            self.report.add(prefix + what, variant, unit or "in number", value, "more" if what in BETTER_MORE else "less")
 
     def made_once(self, *words):
         if words not in self.once:
@@ -98,39 +90,44 @@ def kernel_bytes():
     return sum(sizes[name] for name in names) if all(name in sizes for name in names) else None
 
 
+def connect(bench, process, port, count, way, limit=None):
+    """A client with so many idle connections: what both ends take of it. `limit`: its soft limit of descriptors."""
+    began = cpu_seconds(process.pid)
+    client = subprocess.Popen([f"{bench.build}/bench/scale_bench", "connect", str(port), str(count), way],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                              preexec_fn=limit and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, 1 << 14))))
+    said = {what: value for what, _, value in (json.loads(client.stdout.readline()).values() for _ in range(4))}
+    seen = {"pinstriped": resident(process.pid), "client": said["resident bytes of the client"],
+            "descriptors": descriptors(process.pid), "up": said["connections that are up"],
+            "cpu": cpu_seconds(process.pid) - began, "client cpu": said["CPU of the client to connect"]}
+    client.stdin.close()
+    client.wait()
+    time.sleep(1)
+    return seen
+
+
 def connections(bench, variant):
-    """What idle connections cost both ends, by the difference between some and many; and how many a device takes."""
+    """What idle connections cost both ends, by the difference between some and many; and how many there can be."""
     for way, title in (("plain", "connection"), ("tls", "connection with TLS")):
         process, place, ports = bench.daemon()
         try:
-            seen = {}
-            for count in (FEW_CONNECTIONS, CONNECTIONS, TOO_MANY):
-                if count == TOO_MANY and way == "tls":
-                    continue
-                began = cpu_seconds(process.pid)
-                client = subprocess.Popen([f"{bench.build}/bench/scale_bench", "connect", str(ports[way]), str(count), way],
-                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-                said = {what: value for what, _, value in (json.loads(client.stdout.readline()).values() for _ in range(4))}
-                seen[count] = {"pinstriped": resident(process.pid), "client": said["resident bytes of the client"],
-                               "descriptors": descriptors(process.pid), "up": said["connections that are up"],
-                               "cpu": cpu_seconds(process.pid) - began,
-                               "client cpu": said["CPU of the client to connect"]}
-                client.stdin.close()
-                client.wait()
-                time.sleep(1)
-            few, many = seen[FEW_CONNECTIONS], seen[CONNECTIONS]
+            few, many = (connect(bench, process, ports[way], count, way) for count in (FEW_CONNECTIONS, CONNECTIONS))
             between = many["up"] - few["up"]
             bench.add(variant, [
                 (f"{title}: resident memory of pinstriped", "KiB", (many["pinstriped"] - few["pinstriped"]) / between / 1024),
                 (f"{title}: resident memory of the client", "KiB", many["client"] / 1024),
                 (f"{title}: CPU of pinstriped to make it", "us", 1e6 * many["cpu"] / many["up"]),
                 (f"{title}: CPU of the client to make it", "us", many["client cpu"])])
-            if way == "plain":
-                bench.add(variant, [
-                    ("connection: descriptors of pinstriped", "", (many["descriptors"] - few["descriptors"]) / between),
-                    (f"connection: that a device takes of {TOO_MANY}", "", seen[TOO_MANY]["up"])])
-                if kernel_bytes():
-                    bench.add(variant, [("connection: kernel's memory at each end", "KiB", kernel_bytes() / 1024)])
+            if way == "tls":
+                continue
+            too_many = connect(bench, process, ports[way], TOO_MANY, way)
+            limited = connect(bench, process, ports[way], CONNECTIONS, way, SOFT_LIMIT)
+            bench.add(variant, [
+                ("connection: descriptors of pinstriped", "", (many["descriptors"] - few["descriptors"]) / between),
+                (f"connection: that a device takes of {TOO_MANY}", "", too_many["up"]),
+                (f"connection: that a client makes with a soft limit of {SOFT_LIMIT} descriptors", "", limited["up"])])
+            if kernel_bytes():
+                bench.add(variant, [("connection: kernel's memory at each end", "KiB", kernel_bytes() / 1024)])
         finally:
             process.terminate()
             process.wait()
@@ -183,7 +180,7 @@ def large_files(bench, variant, drives, mib):
     more = {what: all_[what] - some[what] for what in all_}
     bench.add(variant, [
         ("scrub: CPU of the client for what it reads", "s/GB", more["scrub: CPU of the client"] / more["scrub: bytes read"] * 1e9),
-        ("rebuild a drive: bytes read for each written", "",
+        ("rebuild a drive: bytes read for each written", "ratio",
          more["rebuild a drive: bytes read"] / more["rebuild a drive: bytes written"]),
         ("rebuild a drive: CPU of the client for what is written", "s/GB",
          more["rebuild a drive: CPU of the client"] / more["rebuild a drive: bytes written"] * 1e9)])
@@ -222,227 +219,14 @@ def measure(options):
         shutil.rmtree(work, ignore_errors=True)
 
 
-# ---- Tables of docs/scale.md
-
-class Figures:
-    """Medians of results, by what and how many drives."""
-
-    def __init__(self, content):
-        self.rows = {(row["what"], row["variant"]): sorted(row["samples"])[len(row["samples"]) // 2] for row in content["results"]}
-        self.counts = [int(name.removesuffix(" drives").replace(" ", "")) for name in
-                       dict.fromkeys(row["variant"] for row in content["results"])]
-
-    def of(self, what, count=8):
-        return self.rows.get((what, drives_of(count)))
-
-
-def in_bytes(value):
-    """With a unit that people read."""
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if value >= size:
-            return f"{shown(value / size)} {unit}"
-    return f"{shown(value)} B"
-
-
-def in_time(seconds):
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{shown(seconds / size)} {unit}"
-    return f"{shown(seconds)} s" if seconds >= 0.1 else f"{shown(seconds * 1e3)} ms"
-
-
-def rows_to_text(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
-
-
-DRIVE_BYTES, FULL, DAYS = 18e12, 0.6, 14  # of each drive, by custom
-FILES, CLIENTS, DRIVES_OF_HOST = (10**6, 10**7, 10**8, 10**9), (10, 100, 1000, 10_000), 36
-
-
-def by_drives(figures, rows):
-    """A table with a column for each number of drives. `rows`: title and a function from the number to a cell."""
-    return rows_to_text(["", *(drives_of(count) for count in figures.counts)],
-                        [[title, *(cell(count) for count in figures.counts)] for title, cell in rows])
-
-
-def plain(figures, what, form=shown):
-    def cell(count):
-        value = figures.of(what, count)
-        return "" if value is None else form(value)
-    return cell
-
-
-def tables(content):
-    """name -> text."""
-    f = Figures(content)
-    kib = 1024
-    client = f.of("connection: resident memory of the client") * kib
-    client_tls = f.of("connection with TLS: resident memory of the client") * kib
-    daemon = f.of("connection: resident memory of pinstriped") * kib
-    daemon_tls = f.of("connection with TLS: resident memory of pinstriped") * kib
-    kernel = (f.of("connection: kernel's memory at each end") or 0) * kib
-    put, get = f.of("record: CPU of pinstriped to put it") * 1e-6, f.of("record: CPU of pinstriped to get it") * 1e-6
-    index = f.of("record: bytes of the index on disk") * f.of("names: records on drives for each file")
-    striped = "a file of a stripe, "
-    scrub_cpu = f.of("scrub: CPU of the client for what it reads")
-    rebuild_cpu = f.of("rebuild a drive: CPU of the client for what is written")
-    read_for = f.of("rebuild a drive: bytes read for each written")
-    per_second = DRIVE_BYTES * FULL / (DAYS * 86400)
-
-    def names_per_second(what, each):
-        return lambda count: spaced(float(f"{count / (f.of(what) * each):.2g}"))
-
-    made = {}
-    made["map"] = by_drives(f, [
-        ("placement groups", plain(f, "map: groups", spaced)),
-        ("an epoch of the map", plain(f, "map: bytes of an epoch", in_bytes)),
-        ("to decode it", plain(f, "map: CPU to decode an epoch", lambda us: f"{shown(us)} us")),
-        ("a history of 100 epochs", plain(f, "map: bytes of a history of 100 epochs", in_bytes)),
-        ("epochs of 100 that it has room for", plain(f, "map: epochs that have room in it, of 100", spaced)),
-        ("to decode the history", plain(f, "map: CPU to decode it", lambda ms: f"{shown(ms)} ms")),
-        ("to balance the map at format", plain(f, "map: CPU to balance it when it is formatted",
-                                               lambda s: in_time(s) if s > 1e-4 else "not done"))])
-    made["placement"] = by_drives(f, [
-        ("to place in a group for the first time", plain(f, "client: CPU to place in a group for the first time",
-                                                         lambda us: f"{shown(us)} us")),
-        ("the same after 100 epochs", plain(f, "client: CPU to place in a group for the first time, after 100 epochs",
-                                            lambda us: f"{shown(us)} us")),
-        ("to place again", plain(f, "client: CPU to place again", lambda us: f"{shown(us)} us")),
-        ("all groups: memory", plain(f, "client: memory of the orders of all groups", lambda mib: in_bytes(mib * 2**20))),
-        ("all groups: CPU", plain(f, "client: CPU for the orders of all groups", in_time)),
-        ("all groups after 100 epochs: CPU (computed)", lambda count: in_time(
-            2e-6 * f.of("map: groups", count) * f.of("client: CPU to place in a group for the first time, after 100 epochs",
-                                                     count)))])
-    made["fill"] = by_drives(f, [
-        (title, plain(f, f"fill: fullest drive to the mean, {what}", lambda value: f"{value:.2f}")) for title, what in (
-            ("data of very many files", "data of very many files"), ("data of 10^6 files of a block", "10^6 files of a block"),
-            ("very many names", "very many names"), ("names of 10^6 files", "names of 10^6 files"),
-            ("data, after 10 % more drives", "after 10 % more drives"),
-            ("data, with the groups of a tenth of the drives", "with the groups of a tenth of the drives"))])
-    made["change"] = by_drives(f, [
-        ("a drive is added: moved / least", plain(f, "change: pieces that move to a new drive, to the least possible")),
-        ("a drive is lost or drained: moved / least",
-         plain(f, "change: pieces that a drained drive has others get, to the least possible")),
-        ("10 % more drives: part of all that moves", plain(f, "change: part of all pieces that moves for 10 % more drives")),
-        ("the same / least", plain(f, "change: the same, to the least possible")),
-        ("CPU of an epoch that adds a drive", plain(f, "change: CPU to make the epoch that adds a drive", in_time))])
-    made["open"] = by_drives(f, [
-        ("CPU of the client, without its connections", plain(f, "open: CPU of the client", lambda ms: in_time(ms / 1e3))),
-        ("requests to all drives", plain(f, "open: requests to all drives", spaced)),
-        ("requests to the busiest drive", plain(f, "open: requests to the busiest drive", spaced)),
-        ("connections: memory of the client (computed)", lambda count: in_bytes(count * (client + kernel))),
-        ("the same with TLS (computed)", lambda count: in_bytes(count * (client_tls + kernel))),
-        ("connections: CPU of the client with TLS (computed)",
-         lambda count: in_time(1e-6 * count * f.of("connection with TLS: CPU of the client to make it")))])
-    made["connection"] = rows_to_text(["each connection", "plain", "TLS"], [
-        [title, *(f"{shown(f.of(f'{way}: {what}'))} {unit}" for way in ("connection", "connection with TLS"))]
-        for title, what, unit in (("resident memory of `pinstriped`", "resident memory of pinstriped", "KiB"),
-                                  ("resident memory of the client", "resident memory of the client", "KiB"),
-                                  ("CPU of `pinstriped` to make it", "CPU of pinstriped to make it", "us"),
-                                  ("CPU of the client to make it", "CPU of the client to make it", "us"))]
-        + [["memory of the kernel, at each end", *[f"{shown(kernel / kib)} KiB"] * 2], ["descriptors, at each end", "1", "1"]])
-    made["clients"] = rows_to_text(["clients", *(f"connections, {drives_of(count)}" for count in f.counts),
-                                    f"memory of a host of {DRIVES_OF_HOST} drives", "the same with TLS", "served"], [
-        [spaced(clients), *(spaced(clients * count) for count in f.counts),
-         *(in_bytes(clients * DRIVES_OF_HOST * (each + kernel)) for each in (daemon, daemon_tls)),
-         "yes" if clients <= f.of(f"connection: that a device takes of {TOO_MANY}") else "no"] for clients in CLIENTS])
-    made["names"] = by_drives(f, [
-        (f"names per second: {title} (computed)", names_per_second(f"names: {what}: requests to drives", each))
-        for title, what, each in (("made", "make a file", put), ("looked up", "look a file up", get),
-                                  ("removed", "remove a file", put))])
-    made["index"] = rows_to_text(["files", *(f"index of a drive, {drives_of(count)}" for count in f.counts)], [
-        [spaced(files), *(in_bytes(files * index / count) for count in f.counts)] for files in FILES])
-    made["upkeep"] = rows_to_text(
-        ["files", *(f"{what} {kind}" for what in ("check:", "collect:") for kind in ("memory", "CPU")), "scrub: CPU", "rebuild: CPU",
-         "rebuild: memory"],
-        [[spaced(files),
-          *(cell for what in ("check", "collect") for cell in (
-              in_bytes(files * f.of(f"{striped}{what}: memory at most")),
-              in_time(1e-6 * files * f.of(f"{striped}{what}: CPU of the client")))),
-          in_time(1e-6 * files * f.of(f"{striped}scrub: CPU of the client")),
-          in_time(1e-6 * files * f.of(f"{striped}rebuild a drive: CPU of the client")),
-          in_bytes(files * f.of(f"{striped}rebuild a drive: memory at most"))] for files in FILES])
-    made["file"] = rows_to_text(["each file more", "small, in its inode", "of a stripe"], [
-        [f"{work}: {title}", *(f"{shown(f.of(f'a file {kind}, {work}: {what}'))} {unit}".strip()
-                               for kind in ("in its inode", "of a stripe"))]
-        for work in ("check", "collect", "scrub", "rebuild a drive")
-        for title, what, unit in (("memory", "memory at most", "B"), ("CPU", "CPU of the client", "us"),
-                                  ("requests", "requests to drives", ""), ("bytes from drives", "bytes from drives", "B"))])
-    made["empty"] = by_drives(f, [
-        (title, plain(f, f"check without files: {what}", form)) for title, what, form in (
-            ("requests", "requests to drives", spaced), ("CPU of the client", "CPU of the client", in_time),
-            ("memory", "memory at most", lambda mib: in_bytes(mib * 2**20)))])
-    made["traffic"] = by_drives(f, [
-        ("on the drives (computed)", lambda count: in_bytes(count * DRIVE_BYTES * FULL)),
-        ("read in a day (computed)", lambda count: in_bytes(count * per_second * 86400)),
-        ("read in a second (computed)", lambda count: in_bytes(count * per_second)),
-        ("cores of the scrub (computed)", lambda count: shown(count * per_second / 1e9 * scrub_cpu)),
-        ("one process with a core: an interval of (computed)", lambda count: in_time(count * DRIVE_BYTES * FULL / 1e9 * scrub_cpu))])
-    written = DRIVE_BYTES * FULL
-    made["rebuild"] = by_drives(f, [
-        ("written to the new drive (computed)", lambda _: in_bytes(written)),
-        ("read from each of the others (computed)", lambda count: in_bytes(written * read_for / (count - 1))),
-        ("one process with a core (computed)", lambda _: in_time(written / 1e9 * rebuild_cpu)),
-        ("the new drive alone, at 150 MB/s (computed)", lambda _: in_time(written / 150e6))])
-    made["answers"] = by_drives(f, [
-        ("a cluster can be formatted and opened",
-         lambda count: "yes" if f.of("open: CPU of the client", count) is not None else "no"),
-        ("fullest drive / mean", plain(f, "fill: fullest drive to the mean, data of very many files", lambda value: f"{value:.2f}")),
-        ("placement in a client, all groups: memory", plain(f, "client: memory of the orders of all groups",
-                                                            lambda mib: in_bytes(mib * 2**20))),
-        ("placement in a client, all groups: CPU", plain(f, "client: CPU for the orders of all groups", in_time)),
-        ("connections with TLS of a client: memory (computed)", lambda count: in_bytes(count * (client_tls + kernel))),
-        ("clients at a time, at most", lambda _: spaced(f.of(f"connection: that a device takes of {TOO_MANY}"))),
-        ("files made per second, drives with a core each (computed)", names_per_second("names: make a file: requests to drives", put)),
-        ("index of a drive with 10^8 files (computed)", lambda count: in_bytes(1e8 * index / count)),
-        ("memory of a check of 10^8 files (computed)", lambda _: in_bytes(1e8 * f.of(f"{striped}check: memory at most"))),
-        (f"cores that scrub all in {DAYS} days (computed)", lambda count: shown(count * per_second / 1e9 * scrub_cpu)),
-        ("a lost drive of 10.8 TB, one process (computed)", lambda _: in_time(written / 1e9 * rebuild_cpu))])
-    return made
-
-
-def with_tables(text, made):
-    """Each table stands below its mark, up to an empty line."""
-    lines, out, skipping = text.splitlines(), [], False
-    for line in lines:
-        if skipping and line.startswith("|"):
-            continue
-        skipping = False
-        out.append(line)
-        if line.startswith("<!-- measured: "):
-            out.append(made[line.removeprefix("<!-- measured: ").removesuffix(" -->")])
-            skipping = True
-    return "\n".join(out) + "\n"
-
-
-def write_page(check):
-    with open(RESULTS) as file:
-        made = tables(json.load(file))
-    old = pathlib.Path(PAGE).read_text()
-    new = with_tables(old, made)
-    if not check:
-        pathlib.Path(PAGE).write_text(new)
-    elif old != new:
-        sys.exit("bench/run-scale.py: docs/scale.md is not what the results say. Run bench/run-scale.py --write")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", nargs="?")
+    parser.add_argument("build")
     parser.add_argument("--drives", default="8,80,800,8000", help="each ten times the one before it (default: %(default)s)")
     parser.add_argument("--files", type=int, default=30_000, help="that are checked; and a tenth of them")
     parser.add_argument("--mib", type=int, default=1024, help="of data that is scrubbed and rebuilt; and a quarter of that")
-    parser.add_argument("--write", action="store_true", help="only write the tables")
-    parser.add_argument("--check", action="store_true", help="with --write: only compare")
     add_options(parser)
-    options = parser.parse_args()
-    if options.write:
-        write_page(options.check)
-    elif options.build:
-        measure(options)
-    else:
-        parser.error("name the directory of a build")
+    measure(parser.parse_args())
 
 
 if __name__ == "__main__":

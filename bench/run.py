@@ -18,6 +18,7 @@ import tempfile
 import time
 
 import page
+import scale_page
 from common import FEWEST_ROUNDS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -159,6 +160,8 @@ def main():
             failed.append(question)
             print(f"bench: {question} FAILED and keeps its old results: {wrong}", file=sys.stderr, flush=True)
         page.write(HERE)
+        if question == "scale":
+            scale_page.write()
     took = (time.monotonic() - begin) / 60
     print(f"bench: {len(wanted) - len(failed)} of {len(wanted)} questions answered in {took:.1f} minutes: bench/README.md",
           file=sys.stderr)

@@ -281,8 +281,8 @@ void MeasureEvenness(const DriveMap& map) {
     for (const DriveId drive : homes.back()) ++data[drive];
     for (size_t i = 0; i < map.replicas; ++i) ++names[homes.back()[i]];
   }
-  Say("fill: fullest drive to the mean, data of very many files", "", FullestOf(data));
-  Say("fill: fullest drive to the mean, very many names", "", FullestOf(names));
+  Say("fill: fullest drive to the mean, data of very many files", "ratio", FullestOf(data));
+  Say("fill: fullest drive to the mean, very many names", "ratio", FullestOf(names));
   std::fill(data.begin(), data.end(), 0);
   std::fill(names.begin(), names.end(), 0);
   std::mt19937_64 random(1);
@@ -292,8 +292,8 @@ void MeasureEvenness(const DriveMap& map) {
     const auto& of_names = homes[GroupOfRegisters(map, object)];
     for (size_t j = 0; j < map.replicas; ++j) ++names[of_names[j]];
   }
-  Say("fill: fullest drive to the mean, 10^6 files of a block", "", FullestOf(data));
-  Say("fill: fullest drive to the mean, names of 10^6 files", "", FullestOf(names));
+  Say("fill: fullest drive to the mean, 10^6 files of a block", "ratio", FullestOf(data));
+  Say("fill: fullest drive to the mean, names of 10^6 files", "ratio", FullestOf(names));
 }
 
 // The part of all pieces whose home is another one afterwards, from some of the groups.
@@ -318,25 +318,25 @@ void MeasureChanges(const DriveMap& map) {
     if (map.drives.front().pull != 0) {
       Say("change: CPU to make the epoch that adds a drive", "s", changing);
     }
-    Say("change: pieces that move to a new drive, to the least possible", "",
+    Say("change: pieces that move to a new drive, to the least possible", "ratio",
         PartMoved(map, one_more, groups) * static_cast<double>(drives + 1));
     DriveMap one_less = map;
     one_less.drives[drives / 2].state = DriveState::kDraining;
-    Say("change: pieces that a drained drive has others get, to the least possible", "",
+    Say("change: pieces that a drained drive has others get, to the least possible", "ratio",
         PartMoved(map, one_less, groups) * static_cast<double>(drives));
   }
   const size_t more = std::max<size_t>(1, drives / 10);
   const DriveMap larger = WithMore(map, more);
   const double least = static_cast<double>(more) / static_cast<double>(drives + more);
   const double moved = PartMoved(map, larger, groups);
-  Say("change: part of all pieces that moves for 10 % more drives", "", moved);
-  Say("change: the same, to the least possible", "", moved / least);
+  Say("change: part of all pieces that moves for 10 % more drives", "ratio", moved);
+  Say("change: the same, to the least possible", "ratio", moved / least);
   if (drives <= 1000) {
     std::vector<uint64_t> data(larger.drives.size() + 1);
     for (uint32_t group = 0; group < larger.groups; ++group) {
       for (const DriveId drive : HomesOf(larger, group)) ++data[drive];
     }
-    Say("fill: fullest drive to the mean, after 10 % more drives", "", FullestOf(data));
+    Say("fill: fullest drive to the mean, after 10 % more drives", "ratio", FullestOf(data));
   }
 }
 
@@ -396,7 +396,7 @@ void MeasureMap(size_t drives) {
   if (is_balanced) Say("map: CPU to balance it when it is formatted", "s", balancing);
   const std::string bytes = map.Encode();
   Say("map: bytes of an epoch", "bytes", static_cast<double>(bytes.size()));
-  Say("map: to the largest register", "",
+  Say("map: to the largest register", "ratio",
       static_cast<double>(bytes.size()) / static_cast<double>(kMaxRegisterBytes));
   Say("map: CPU to decode an epoch", "us",
       1e6 * MedianCpu(20, [&](int) { (void)Require(DriveMap::Decode(bytes), "decode"); }));
@@ -422,7 +422,7 @@ void MeasureFill(size_t drives) {
   for (uint32_t group = 0; group < grown.groups; ++group) {
     for (const DriveId drive : HomesOf(grown, group)) ++data[drive];
   }
-  Say("fill: fullest drive to the mean, with the groups of a tenth of the drives", "",
+  Say("fill: fullest drive to the mean, with the groups of a tenth of the drives", "ratio",
       FullestOf(data));
 }
 
@@ -584,7 +584,9 @@ Cost Rebuild(Machines& machines, RepairReport* report) {
   (void)Require(RebuildDrive(*cluster, machines.Factory(), kLost, options), "rebuild");
   Repairer repairer(*cluster, {});
   *report = repairer.Run();
-  return rebuilding.Read();
+  Cost cost = rebuilding.Read();
+  cost.most -= cost.kept;  // which is what the new drive holds
+  return cost;
 }
 
 void MeasureUpkeep(size_t drives, size_t files, bool striped) {
