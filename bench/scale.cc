@@ -94,7 +94,7 @@ namespace pinstripe {
 namespace {
 
 constexpr Geometry kStripes = {4, 2};
-constexpr uint32_t kShardBytes = 64 << 10;
+constexpr uint32_t kSmallShardBytes = 64 << 10;
 constexpr size_t kDrivesOfHost = 10;
 constexpr uint32_t kDriveGiB = 18'000;
 
@@ -184,11 +184,12 @@ std::string DomainOf(size_t drive, size_t drives) {
 // So many drives in memory with a formatted cluster, and clients of it.
 class Machines {
  public:
-  explicit Machines(size_t drives, uint32_t replicate_limit = kCellBytes)
+  explicit Machines(size_t drives, uint32_t replicate_limit = kCellBytes,
+                    uint32_t shard_bytes = kSmallShardBytes)
       : traffic_(std::make_shared<Traffic>(drives)),
         machines_(runtime_,
                   {.drives = drives,
-                   .layout = {kStripes.data_shards, kStripes.parity_shards, kShardBytes},
+                   .layout = {kStripes.data_shards, kStripes.parity_shards, shard_bytes},
                    .groups = EnoughGroups(drives, static_cast<size_t>(kStripes.shards()))}) {
     SetLogLevel(LogLevel::kError);
     ClusterConfig& config = machines_.config();
@@ -641,7 +642,7 @@ void MeasureEmpty(size_t drives) {
 }
 
 void MeasureBytes(size_t drives, size_t mib) {
-  Machines machines(drives);
+  Machines machines(drives, kCellBytes, DefaultShardBytes(kStripes.data_shards));
   machines.Format();
   const Tree tree{.files = mib / 16, .bytes = 16 << 20};
   {

@@ -23,7 +23,7 @@ TRIED_CONNECTIONS = 1100  # to one device
 DRIVE_BYTES, FULL, DAYS = 18e12, 0.6, 14  # of each drive, by custom
 DISK_BYTES_PER_SECOND = 150e6
 FILES, CLIENTS, DRIVES_OF_HOST = (10**6, 10**7, 10**8, 10**9), (10, 100, 1000, 10_000), 36
-KIB, MIB = 1 << 10, 1 << 20
+SHARDS, KIB, MIB = 6, 1 << 10, 1 << 20
 
 
 def spaced(number):
@@ -101,6 +101,7 @@ def tables(content):
     made = {}
     made["map"] = by_drives(f, [
         ("placement groups", plain(f, "map: groups", spaced)),
+        ("groups for a deviation of 2.5 % (computed)", lambda count: spaced((count / SHARDS - 1) / 0.025**2)),
         ("an epoch of the map", plain(f, "map: bytes of an epoch", in_bytes)),
         ("to decode it", plain(f, "map: CPU to decode an epoch", lambda us: f"{shown(us)} us")),
         ("a history of 100 epochs", plain(f, "map: bytes of a history of 100 epochs", in_bytes)),
