@@ -21,7 +21,7 @@ PAGE = f"{SOURCE}/docs/scale.md"
 RESULTS = f"{SOURCE}/bench/results/scale.json"
 TRIED_CONNECTIONS = 1100  # to one device
 DRIVE_BYTES, FULL, DAYS = 18e12, 0.6, 14  # of each drive, by custom
-DISK_BYTES_PER_SECOND = 150e6
+DISK_BYTES_PER_SECOND, LINE_BYTES_PER_SECOND = 150e6, 1.25e9
 FILES, CLIENTS, DRIVES_OF_HOST = (10**6, 10**7, 10**8, 10**9), (10, 100, 1000, 10_000), 36
 SHARDS, KIB, MIB = 6, 1 << 10, 1 << 20
 
@@ -48,7 +48,7 @@ class Figures:
 
 def in_bytes(value):
     """With a unit that people read."""
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    for unit, size in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if value >= size:
             return f"{shown(value / size)} {unit}"
     return f"{shown(value)} B"
@@ -183,14 +183,16 @@ def tables(content):
         ("on the drives (computed)", lambda count: in_bytes(count * DRIVE_BYTES * FULL)),
         ("read in a day (computed)", lambda count: in_bytes(count * per_second * 86400)),
         ("read in a second (computed)", lambda count: in_bytes(count * per_second)),
+        ("lines of 10 Gbit/s (computed)", lambda count: shown(count * per_second / LINE_BYTES_PER_SECOND)),
         ("cores of the scrub (computed)", lambda count: shown(count * per_second / 1e9 * scrub_cpu)),
-        ("one process with a core: an interval of (computed)", lambda count: in_time(count * DRIVE_BYTES * FULL / 1e9 * scrub_cpu))])
+        ("one line and a core: an interval of (computed)", lambda count: in_time(
+            count * DRIVE_BYTES * FULL * max(scrub_cpu / 1e9, 1 / LINE_BYTES_PER_SECOND)))])
     written = DRIVE_BYTES * FULL
     made["rebuild"] = by_drives(f, [
         ("written to the new drive (computed)", lambda _: in_bytes(written)),
         ("read from each of the others (computed)", lambda count: in_bytes(written * read_for / (count - 1))),
-        ("one process with a core (computed)", lambda _: in_time(written / 1e9 * rebuild_cpu)),
-        (f"the new drive alone, at {DISK_BYTES_PER_SECOND / 1e6:.0f} MB/s (computed)", lambda _: in_time(written / DISK_BYTES_PER_SECOND))])
+        ("CPU of one core (computed)", lambda _: in_time(written / 1e9 * rebuild_cpu)),
+        (f"time of the new drive, at {DISK_BYTES_PER_SECOND / 1e6:.0f} MB/s (computed)", lambda _: in_time(written / DISK_BYTES_PER_SECOND))])
     made["answers"] = by_drives(f, [
         ("a cluster can be formatted and opened",
          lambda count: "yes" if f.of("open: CPU of the client", count) is not None else "no"),
@@ -203,8 +205,9 @@ def tables(content):
         ("files made per second, drives with a core each (computed)", names_per_second("names: make a file: requests to drives", put)),
         ("index of a drive with 10^8 files (computed)", lambda count: in_bytes(1e8 * index / count)),
         ("memory of a check of 10^8 files (computed)", lambda _: in_bytes(1e8 * f.of(f"{striped}check: memory at most"))),
-        (f"cores that scrub all in {DAYS} days (computed)", lambda count: shown(count * per_second / 1e9 * scrub_cpu)),
-        (f"a lost drive of {in_bytes(written)}, one process (computed)", lambda _: in_time(written / 1e9 * rebuild_cpu))])
+        (f"a scrub in {DAYS} days: lines of 10 Gbit/s (computed)", lambda count: shown(count * per_second / LINE_BYTES_PER_SECOND)),
+        (f"a lost drive of {in_bytes(written)} is written again (computed)", lambda _: in_time(
+            max(written / 1e9 * rebuild_cpu, written / DISK_BYTES_PER_SECOND)))])
     return made
 
 
