@@ -76,7 +76,7 @@ def slow_drive(build, _, minutes):
 
 
 def scale(build, _, minutes):
-    files, mib = choose(minutes, (20, ("100000", "1024")), (5, ("30000", "512")), (0, ("3000", "256")))
+    files, mib = choose(minutes, (20, ("30000", "1024")), (10, ("10000", "512")), (0, ("3000", "256")))
     return ["run-scale.py", build, "--files", files, "--mib", mib]
 
 
@@ -91,7 +91,7 @@ QUESTIONS = {
     "resp": (2.5, resp),
     "memory": (3.5, memory),
     "slow-drive": (1.5, slow_drive),
-    "scale": (4, scale),
+    "scale": (8, scale),
 }
 ROUNDS = "20"  # at most; time ends it before
 
