@@ -1,5 +1,6 @@
 #include "base/program.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
@@ -33,6 +34,14 @@ ProgramName ThisProgram() {
   Said& said = TheSaid();
   const MutexLock lock(said.mutex);
   return said.name;
+}
+
+uint64_t RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  rlimit raised = limit;
+  raised.rlim_cur = limit.rlim_max;
+  return setrlimit(RLIMIT_NOFILE, &raised) == 0 ? raised.rlim_cur : limit.rlim_cur;
 }
 
 std::string HostName() {

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace pinstripe {
@@ -17,6 +18,10 @@ struct ProgramName {
 void SetProgram(ProgramName name);
 
 ProgramName ThisProgram();
+
+// Raises the limit of descriptors as far as this process may: connections to many drives, segments
+// and index files are many. How many there may be now.
+uint64_t RaiseDescriptorLimit();
 
 // The name of this machine.
 std::string HostName();

@@ -151,6 +151,7 @@ Status Serve(const ConsoleArguments& arguments) {
     origin = *known;
   }
   SetStackSize();
+  RaiseDescriptorLimit();
   SetProgram({.name = "pinstripe-console", .version = PINSTRIPE_VERSION, .detail = ""});
   const PageFiles page = TRY(PageFiles::Load(arguments.page));
   RealRuntime runtime;

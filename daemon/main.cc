@@ -2,7 +2,6 @@
 
 #include <pwd.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -73,16 +72,6 @@ sigset_t BlockSignals() {
   for (int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return signals;
-}
-
-// Segments, index files and connections of many drives are many descriptors. How many there are
-// now.
-uint64_t RaiseDescriptorLimit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
-  rlimit raised = limit;
-  raised.rlim_cur = limit.rlim_max;
-  return setrlimit(RLIMIT_NOFILE, &raised) == 0 ? raised.rlim_cur : limit.rlim_cur;
 }
 
 uint64_t DescriptorsInUse() {

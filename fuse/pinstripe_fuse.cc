@@ -263,6 +263,7 @@ void LogFuseMessage(fuse_log_level level, const char* format, va_list values) {
 
 Status Serve(const Arguments& arguments, const Ready& ready) {
   EndSignals end_signals;
+  RaiseDescriptorLimit();
   SetProgram(
       {.name = "pinstripe-fuse", .version = PINSTRIPE_VERSION, .detail = arguments.mount_point});
   RealRuntime runtime;

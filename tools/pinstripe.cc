@@ -63,6 +63,7 @@ int Main(int argc, char** argv) {
 
   ChooseProgress(progress);
   const auto commands = app.get_subcommands();
+  RaiseDescriptorLimit();
   SetProgram({.name = "pinstripe",
               .version = PINSTRIPE_VERSION,
               .detail = commands.empty() ? "" : commands.front()->get_name()});
