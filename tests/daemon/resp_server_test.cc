@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/real_runtime.h"
+#include "daemon/resp_device.h"
 #include "kinetic/kinetic.pb.h"
 #include "store/log_store.h"
 #include "store/memory_store.h"
