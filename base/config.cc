@@ -298,8 +298,8 @@ std::vector<std::string> ConfigFile::Mistakes() const {
   std::vector<Mistake> all = document.mistakes;
   for (Mistake& unknown : UnknownKeys(*root_.node_)) all.push_back(std::move(unknown));
   std::ranges::stable_sort(all, {}, &Mistake::line);
-  const auto repeated = std::ranges::unique(all);
-  all.erase(repeated.begin(), repeated.end());
+  // Clang 14 does not understand libstdc++'s ranges of this.
+  all.erase(std::unique(all.begin(), all.end()), all.end());
   std::vector<std::string> texts;
   for (const Mistake& mistake : all) texts.push_back(document.Text(mistake));
   return texts;

@@ -63,8 +63,8 @@ class Asking {
     }
     std::vector<Consensus> majorities;
     for (const auto& [claim, drives] : claims) {
-      const auto there =
-          std::ranges::count_if(claim.map_drives, [&](DriveId id) { return drives.contains(id); });
+      const auto claimed = [&those = drives](DriveId id) { return those.contains(id); };
+      const auto there = std::ranges::count_if(claim.map_drives, claimed);
       if (static_cast<size_t>(there) > claim.map_drives.size() / 2) majorities.push_back(claim);
     }
     return majorities;

@@ -302,10 +302,12 @@ bool Checker::IsAboutWhatIsLost(const Suspicion& suspicion) const {
     }
     case TreeProblem::kNoRoot: return MayBeLost(kRootInode);
     case TreeProblem::kOrphan: {
-      const auto names =
-          std::ranges::equal_range(facts_.entries, suspicion.inode.id, {}, &EntryFact::inode);
-      return std::ranges::any_of(
-          names, [this](const EntryFact& entry) { return MayBeLost(entry.directory); });
+      const auto begin =
+          std::ranges::lower_bound(facts_.entries, suspicion.inode.id, {}, &EntryFact::inode);
+      const auto end =
+          std::ranges::upper_bound(facts_.entries, suspicion.inode.id, {}, &EntryFact::inode);
+      return std::any_of(begin, end,
+                         [this](const EntryFact& entry) { return MayBeLost(entry.directory); });
     }
     default: return false;
   }

@@ -219,8 +219,8 @@ void Checker::CheckBlock(std::span<const OwnedBlock> owned) {
   }
   for (const ListedStripe* stripe = Peek(); stripe != nullptr; stripe = Peek()) {
     if (std::pair(stripe->id.object, stripe->id.block) > std::pair(object, number)) break;
-    const auto found = std::ranges::find_if(expected, [&](const auto& each) {
-      return stripe->id.block == number && each.second.Names(stripe->id);
+    const auto found = std::ranges::find_if(expected, [&, it = number](const auto& each) {
+      return stripe->id.block == it && each.second.Names(stripe->id);
     });
     if (found != expected.end()) {
       Use(found->first, *stripe, found->second);

@@ -104,7 +104,7 @@ uint64_t GuessSize(StripeStore& store, const StripeLayout& usual,
   stripes = stripes.first(static_cast<size_t>(pages - stripes.begin()));
   if (stripes.empty()) return 0;
   const auto block_of = [](const ListedStripe& stripe) { return BlockOfNumber(stripe.id.block); };
-  const uint64_t last_block = std::ranges::max(stripes | std::views::transform(block_of));
+  const uint64_t last_block = block_of(*std::ranges::max_element(stripes, {}, block_of));
   uint64_t last_length = 0;
   std::vector<StripeStore::Form> forms;
   for (const ListedStripe& stripe : stripes) {

@@ -34,13 +34,15 @@ Result<std::set<DriveId>> FindDrives(const DriveMap& map, const std::vector<std:
       is_known = true;
     }
     if (is_known) continue;
+    std::vector<DriveId> ids;
     std::set<std::string> domains;
     for (const MappedDrive& drive : map.drives) {
+      ids.push_back(drive.id);
       if (!drive.domain.empty()) domains.insert(drive.domain);
     }
     return Fail(EINVAL, "{}: the cluster has no such drive or host. It has the drives {}{}{}", each,
-                fmt::join(std::views::transform(map.drives, &MappedDrive::id), ", "),
-                domains.empty() ? "" : ", and the hosts ", fmt::join(domains, ", "));
+                fmt::join(ids, ", "), domains.empty() ? "" : ", and the hosts ",
+                fmt::join(domains, ", "));
   }
   return drives;
 }

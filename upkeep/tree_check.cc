@@ -195,8 +195,8 @@ std::vector<Suspicion> CheckTree(TreeFacts& facts) {
   const auto is_same = [](const EntryFact& a, const EntryFact& b) {
     return std::tie(a.inode, a.directory, a.name) == std::tie(b.inode, b.directory, b.name);
   };
-  const auto twice = std::ranges::unique(facts.entries, is_same);
-  facts.entries.erase(twice.begin(), twice.end());
+  facts.entries.erase(std::unique(facts.entries.begin(), facts.entries.end(), is_same),
+                      facts.entries.end());
   return Judge(facts).Run();
 }
 

@@ -278,7 +278,7 @@ bool FileState::SetWithContents(const AttributeChange& change, int64_t now) {
   const MutexLock lock(mutex_);
   const bool can = is_fresh_ && changed_ && !removed_ && base_.attributes.empty();
   if (!can) return false;
-  if (!set_later_) set_later_.emplace();
+  if (!set_later_) set_later_ = SetLater();
   AttributeChange& all = set_later_->change;
   if (change.mode) all.mode = change.mode;
   if (change.user) all.user = change.user;

@@ -457,7 +457,10 @@ class Client(Worker):
                     return Found("directory", about=about, inside=self.find(f"{path}/inside"))
                 descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
                 try:
-                    content = os.read(descriptor, 1 << 20)
+                    # To its end: where only its beginning can be read the kernel gives that first, and then fails.
+                    content = b""
+                    while part := os.read(descriptor, 1 << 20):
+                        content += part
                 except OSError as error:
                     if error.errno != errno.EIO:
                         raise
