@@ -733,9 +733,18 @@ void Connect(const std::string& port, size_t count, bool tls) {
   for (size_t i = 0; i < count; ++i) {
     drives.push_back(std::make_unique<KineticDrive>(io, way));
   }
-  std::this_thread::sleep_for(std::chrono::seconds(5));
-  const auto up = static_cast<double>(
-      std::count_if(drives.begin(), drives.end(), [](const auto& drive) { return drive->IsUp(); }));
+  const auto count_up = [&] {
+    return std::count_if(drives.begin(), drives.end(),
+                         [](const auto& drive) { return drive->IsUp(); });
+  };
+  // All of them, or those that are taken: the others are refused, and stay away.
+  constexpr int kLooksWithoutChange = 20;
+  auto connected = count_up();
+  for (int same = 0; connected < std::ssize(drives) && same < kLooksWithoutChange; ++same) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    if (const auto now = count_up(); std::exchange(connected, now) != now) same = 0;
+  }
+  const auto up = static_cast<double>(connected);
   Say("connections that are up", "", up);
   Say("CPU of the client to connect", "us", 1e6 * (Cpu() - began) / up);
   Say("bytes of the client", "bytes", static_cast<double>(bytes_now - held) / up);

@@ -267,8 +267,10 @@ Status Config(RespCall& call) {
     return Fail(EINVAL, "this device has CONFIG GET only: its settings are in pinstriped.toml");
   }
   std::map<std::string, std::string> found;
+  const auto settings = Settings(call.device);
   for (size_t i = 2; i < call.words(); ++i) {
-    for (auto& [name, value] : Settings(call.device)) {
+    TRY(CheckPattern(call.text(i)));
+    for (const auto& [name, value] : settings) {
       if (GlobMatches(Small(call.text(i)), name)) found.emplace(name, value);
     }
   }
@@ -377,9 +379,9 @@ constexpr uint8_t kRemoval = RespCommand::kChanges | RespCommand::kLong | kOutsi
 
 constexpr RespCommand kConnectionCommands[] = {
     {"auth", -2, kAlways | kOutside, 0, 0, 0, Auth},
-    {"client", -2, kQuick, 0, 0, 0, Client},
-    {"command", -1, kQuick, 0, 0, 0, Command},
-    {"config", -2, kQuick, 0, 0, 0, Config},
+    {"client", -2, 0, 0, 0, 0, Client},
+    {"command", -1, 0, 0, 0, 0, Command},
+    {"config", -2, 0, 0, 0, 0, Config},
     {"echo", 2, kQuick, 0, 0, 0, Echo},
     {"flushall", -1, kRemoval, 0, 0, 0, FlushKeys},
     {"flushdb", -1, kRemoval, 0, 0, 0, FlushKeys},
@@ -505,6 +507,13 @@ RespTurns::Kind TurnOf(const RespCommand* command, const RespRequest& request) {
   const bool has_many = request.size() > static_cast<size_t>(command->first_key + command->step);
   if (command->Has(RespCommand::kAloneIfMany) && has_many) return RespTurns::Kind::kAlone;
   return RespTurns::Kind::kBeside;
+}
+
+// It is compared with each key, and takes as long as both lengths say.
+Status CheckPattern(std::string_view pattern) {
+  constexpr size_t kLongest = 1024;
+  if (pattern.size() <= kLongest) return {};
+  return Fail(EINVAL, "a pattern of {} bytes; the limit is {}", pattern.size(), kLongest);
 }
 
 Failed SyntaxError() { return Fail(EINVAL, "syntax error"); }

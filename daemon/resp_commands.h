@@ -153,6 +153,7 @@ bool IsPlainGet(const RespRequest& request);
 bool IsOfBrowser(const RespRequest& request);
 
 // For the tables of the other files:
+Status CheckPattern(std::string_view pattern);  // EINVAL: too long, and so slow to match
 Failed SyntaxError();
 Failed WrongType();
 // The text that is there; EINVAL where it is something else.

@@ -25,14 +25,6 @@ constexpr size_t kMostListedBytes = 16 << 20;
 constexpr int64_t kMostScanned = 10'000;
 constexpr size_t kMostScannedBytes = 1 << 20;
 
-// A pattern that is longer could take long with each key.
-constexpr size_t kLongestPattern = 1024;
-
-Status CheckPattern(std::string_view pattern) {
-  if (pattern.size() <= kLongestPattern) return {};
-  return Fail(EINVAL, "a pattern of {} bytes; the limit is {}", pattern.size(), kLongestPattern);
-}
-
 // Of a command that has not visited the device.
 Result<std::optional<RespDevice::Entry>> HeadOf(const RespCall& call, std::string_view key) {
   const Gate::Visit visit(call.device.service().inside().executing);

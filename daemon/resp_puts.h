@@ -1,7 +1,7 @@
 // RespPuts: the plain SETs of all connections of a device that one loop serves. Those that came in
 // one round of the loop are made together, in one change of the store's index: by the loop, where
-// it need not wait, else by a worker. Of several for one key the last one is made, and all are
-// answered: nobody can have seen what was between.
+// it need not wait, else by a worker. Of several for one key the last one is made, and what
+// became of that is what all are told: nobody can have seen what was between.
 //
 // Loop thread. Made as a shared_ptr.
 

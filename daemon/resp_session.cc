@@ -20,6 +20,9 @@ using kinetic::Header;
 
 constexpr int kReadsAtOnce = 16;  // of one socket before the others get their turn
 
+// Commands that are parsed before the first of them is executed. A read may bring millions.
+constexpr size_t kMostParsed = 1024;
+
 // Commands of one connection that the loop executes before the others get their turn, and how long
 // a worker is at those of one.
 constexpr size_t kMostAtOnce = 128;
@@ -179,7 +182,7 @@ void RespSession::Parse() {
     } else if (*next) {
       ++commands_;
       requests_.push_back(**std::move(next));
-      unparsed_ = !is_known_;
+      unparsed_ = !is_known_ || requests_.size() >= kMostParsed;
     } else {
       return;
     }

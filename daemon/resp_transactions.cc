@@ -88,13 +88,15 @@ Status Execute(RespCall& call) {
   answers.SetVersion(call.reply.version());
   call.client.caller.staged = &staged;
   bool is_too_much = false;
-  for (size_t i = 0; i < queue->requests.size() && !is_too_much; ++i) {
+  const auto is_gone = [&] { return call.caller().gone != nullptr && *call.caller().gone; };
+  for (size_t i = 0; i < queue->requests.size() && !is_too_much && !is_gone(); ++i) {
     RespCall each{call.device, call.client, queue->requests[i], answers};
     // Each failure is answered, and those behind it are executed all the same.
     (void)ExecuteResp(FindRespCommand(each.text(0)), each);
     is_too_much = answers.unsent_bytes() + staged.bytes > kMostExecutedBytes;
   }
   call.client.caller.staged = nullptr;
+  if (is_gone()) return Fail(ECANCELED, "the client has gone");
   if (is_too_much) {
     return Fail(EMSGSIZE, "this transaction has more than {} bytes of answers and changes",
                 kMostExecutedBytes);

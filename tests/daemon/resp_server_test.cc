@@ -495,6 +495,7 @@ TEST_P(RespServerTest, PatternsHaveABoundedLength) {
   EXPECT_EQ(client({"KEYS", std::string(1023, '*') + "k"}), "[k]");
   EXPECT_THAT(client({"KEYS", std::string(1025, '*')}), HasSubstr("the limit is 1024"));
   EXPECT_THAT(client({"SCAN", "0", "MATCH", std::string(1025, '*')}), HasSubstr("the limit"));
+  EXPECT_THAT(client({"CONFIG", "GET", std::string(1025, '*')}), HasSubstr("the limit"));
 }
 
 // What connections have the device keep for them has bounds, and goes with them.
@@ -667,6 +668,17 @@ TEST_P(RespServerTest, CommandsThatComeTogetherAreAnsweredInTheirOrder) {
     if (i % 17 == 0) say({"DEL", key}, "1");
   }
   for (const std::string& answer : expected) ASSERT_EQ(client.Next(), answer);
+}
+
+// However many one read brings.
+TEST_P(RespServerTest, ManyTinyCommandsAreAllAnswered) {
+  RedisClient client(port_);
+  client.LogIn();
+  std::string bytes;
+  for (int i = 0; i < 10'000; ++i) bytes += i % 1000 == 999 ? "CLIENT GETNAME\r\n" : "PING\r\n";
+  client.SendRaw(bytes);
+  for (int i = 0; i < 10'000; ++i)
+    ASSERT_EQ(client.Next(), i % 1000 == 999 ? "(nil)" : "PONG") << i;
 }
 
 // Large values, whose answers the client takes late.

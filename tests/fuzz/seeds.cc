@@ -1,4 +1,4 @@
-// Writes the examples for the fuzzers, a file each, into DIRECTORY/wire, .../records and
+// Writes the examples for the fuzzers, a file each, into DIRECTORY/wire, .../resp, .../records and
 // .../recovery.
 //
 //   fuzz_seeds DIRECTORY
