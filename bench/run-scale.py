@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How far Pinstripe goes: what 8 to 8 000 drives, many files and many clients cost.
 
-    bench/run-scale.py BUILD [--drives 8,80,800,8000] [--files 30000] [--mib 1024] [--rounds 3] [--json FILE]
+    bench/run-scale.py BUILD [--drives 8,80,800,8000] [--files 60000] [--mib 1024] [--rounds 3] [--json FILE]
 
 BUILD/bench/scale_bench measures what runs in one process: the code of cluster/, fs/ and upkeep/ over drives in memory.
 A real pinstriped measures connections and records. Everything is made in $TMPDIR and removed again. What is counted and
@@ -165,9 +165,9 @@ def records(bench, variant):
 
 
 def upkeep(bench, variant, drives, files):
-    """What each file more costs: the difference between a tenth of the files and all, so that what they cost together is
+    """What each file more costs: the difference between a third of the files and all, so that what they cost together is
     left out."""
-    few = files // 10
+    few = files // 3
     for kind, title in (("inline", "in its inode"), ("striped", "of a stripe")):
         for (what, unit, some), (_, _, all_) in zip(bench.figures("upkeep", drives, few, kind),
                                                     bench.figures("upkeep", drives, files, kind)):
@@ -223,7 +223,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
     parser.add_argument("--drives", default="8,80,800,8000", help="each ten times the one before it (default: %(default)s)")
-    parser.add_argument("--files", type=int, default=30_000, help="that are checked; and a tenth of them")
+    parser.add_argument("--files", type=int, default=60_000, help="that are checked; and a third of them")
     parser.add_argument("--mib", type=int, default=1024, help="of data that is scrubbed and rebuilt; and a quarter of that")
     add_options(parser)
     measure(parser.parse_args())

@@ -65,6 +65,10 @@ def resp(build, _, minutes):
     return ["run-resp.py", build, tempfile.gettempdir(), "--requests", requests, "--memory", memory]
 
 
+def engines(build, _, minutes):
+    return ["run-engines.py", build, tempfile.gettempdir(), "--files", choose(minutes, (4, "300"), (1, "100"), (0, "30"))]
+
+
 def memory(build, _, minutes):
     drives, mib = choose(minutes, (2, ("36", "512")), (0, ("8", "128")))
     return ["run-memory.py", build, "--drives", drives, "--mib", mib]
@@ -89,6 +93,7 @@ QUESTIONS = {
     "rebuild": (2, rebuild),
     "drive": (3.5, drive),
     "resp": (2.5, resp),
+    "engines": (2, engines),
     "memory": (3.5, memory),
     "slow-drive": (1.5, slow_drive),
     "scale": (8, scale),

@@ -603,6 +603,7 @@ void MeasureUpkeep(size_t drives, size_t files, bool striped) {
   }
   {
     const auto cluster = machines.Open();
+    RequireWhole(Checker(*cluster, {}).Run(), files);  // brings what was on its way to the drives
     const Meter checking(machines.traffic());
     Checker checker(*cluster, {});
     RequireWhole(checker.Run(), files);

@@ -19,4 +19,7 @@ struct StripeBeside {
 // Null: the cluster has no such stripes (kContentsBesideFeature), or too few replicas for them.
 std::optional<StripeBeside> FindBeside(const Cluster& cluster, uint64_t object);
 
+// Whether inodes are on an engine, which has no room to spare (cluster/map/names_place.h).
+bool AreNamesOnEngine(const Cluster& cluster);
+
 }  // namespace pinstripe

@@ -99,6 +99,7 @@ uint32_t Cluster::GroupOfObject(uint64_t object) const { return GroupOfRegisters
 
 Drive* Cluster::FindDrive(DriveId id) {
   const MutexLock lock(state_->mutex);
+  if (id == kEngineDrive) return state_->FindEngine();
   const auto found = state_->drives.find(id);
   return found == state_->drives.end() ? nullptr : found->second.get();
 }
@@ -136,21 +137,34 @@ GroupReplicas Cluster::Replicas(uint32_t group) {
   LookNowAndThen();
   const std::shared_ptr<const Epochs> known = state_->Known();
   replicas.refused = known->refusal;
+  replicas.cluster_version = ClusterVersionOf(known->newest().map().epoch);
+  const NamesPlace& names = known->newest().names();
+  const bool have_moved = !known->settled && known->before().names() != names;
+  replicas.are_moving = names.IsMoving() || have_moved;
+  if (names.OnEngine()) {
+    replicas.drives = {FindDrive(kEngineDrive)};
+    replicas.are_durable = true;
+    if (replicas.refused.ok() && replicas.drives.front() == nullptr) {
+      replicas.refused = Fail(EIO, "{}", NoWayToEngine(config_.file, names).message());
+    }
+    return replicas;
+  }
   const std::vector<DriveId> homes = known->newest().RegisterHomes(group);
   std::vector<DriveId> with_a_say = homes;
-  if (!known->settled) with_a_say = known->before().RegisterHomes(group);
+  if (!known->settled && !have_moved) with_a_say = known->before().RegisterHomes(group);
   for (const DriveId id : homes) {
     const bool has_a_say = std::find(with_a_say.begin(), with_a_say.end(), id) != with_a_say.end();
     replicas.drives.push_back(has_a_say ? state_->FindVoter(id, /*in_map=*/false) : nullptr);
   }
-  replicas.cluster_version = ClusterVersionOf(known->newest().map().epoch);
   return replicas;
 }
 
 std::vector<bool> Cluster::HomesThatCount(uint32_t group) const {
   const std::vector<DriveId> homes = RegisterHomes(group);
   const std::shared_ptr<const Epochs> known = state_->Known();
-  if (group == kMapGroup || known->settled) return std::vector<bool>(homes.size(), true);
+  const bool have_moved = known->before().names() != known->newest().names();
+  if (group == kMapGroup || known->settled || have_moved)
+    return std::vector<bool>(homes.size(), true);
   const std::vector<DriveId> before = known->before().RegisterHomes(group);
   std::vector<bool> count;
   for (const DriveId id : homes) {

@@ -177,6 +177,7 @@ class Cluster final : public ReplicaLocator, public DriveDirectory {
   Status LookForEpochAfter(Epoch known) override;
   Result<std::vector<DriveId>> StripeDrives(Epoch epoch, uint64_t object, uint64_t block,
                                             Geometry geometry) override;
+  // kEngineDrive: the engine that keeps names, or is to; null where none is used, or known.
   Drive* FindDrive(DriveId id) override;
 
   // For all drives, at this moment.

@@ -28,6 +28,7 @@
 #include "cluster/kept_layout.h"
 #include "cluster/map/electorate.h"
 #include "cluster/map/epochs.h"
+#include "cluster/map/names_place.h"
 #include "cluster/membership/drive_identity.h"
 
 namespace pinstripe {
@@ -41,6 +42,10 @@ inline Status MapFailure(const Status& refreshed) {
   if (refreshed.ok()) return {};
   return Fail(EIO, "the drive map has changed, and cannot be read: {}", refreshed.message());
 }
+
+// EINVAL, for those who meet names on an engine of which the configuration says nothing, or that is
+// another one.
+Status NoWayToEngine(const std::string& file, const NamesPlace& names);
 
 // Tells a cluster of drives that were connected to, as long as it is there.
 class Bell {
@@ -81,6 +86,10 @@ class Cluster::State {
   mutable Mutex mutex;
   bool opened GUARDED_BY(mutex) = false;
 
+  // Of names, by their incarnations; once connected to they stay.
+  std::map<uint32_t, std::unique_ptr<Drive>> engines GUARDED_BY(mutex);
+  std::string engine_failure GUARDED_BY(mutex);  // why one is not connected to, as was said
+
   // Once it is open only added to: a Drive, once found, stays.
   DriveSet drives GUARDED_BY(mutex);
   DriveSet voters GUARDED_BY(mutex);                   // these, as registers see them
@@ -111,6 +120,17 @@ class Cluster::State {
     }
     return ids;
   }
+  // The engine (Epochs::engine_place()); null: none is used, or nobody knows the way to it.
+  Drive* FindEngine() const REQUIRES(mutex) {
+    const NamesPlace& names = epochs->engine_place();
+    const auto found = engines.find(names.incarnation);
+    return !names.NamesEngine() || found == engines.end() ? nullptr : found->second.get();
+  }
+  // Connects to the engine, unless that was done. EINVAL: the configuration does not say how, or
+  // names another one.
+  Status AddEngine(const ClusterConfig& config, const NamesPlace& names) EXCLUDES(mutex);
+  // As the configuration says now, or said at first. What is wrong is told once.
+  void AddEngineAsSaid(const ClusterConfig& at_first, const NamesPlace& names) EXCLUDES(mutex);
   // From now on: the cluster uses something that this version does not know. Returns the refusal.
   Status LeaveAlone(const std::string& cluster, const Status& why) EXCLUDES(mutex);
   // The drive as registers see it, or those of the map's group; null where nobody knows its

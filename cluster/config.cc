@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <regex>
 
 #include "base/config.h"
 #include "base/log_format.h"
@@ -13,6 +14,7 @@
 #include "base/private_file.h"
 #include "base/read_file.h"
 #include "base/try.h"
+#include "cluster/map/names_place.h"
 #include "cluster/map/placement.h"
 #include "kinetic/tls.h"
 #include "redis/address.h"
@@ -21,6 +23,7 @@ namespace pinstripe {
 namespace {
 
 constexpr int64_t kMaxDrives = 4096;
+constexpr int64_t kMaxDriveId = kEngineDrive - 1;
 constexpr uint32_t kMaxWeight = 1 << 20;
 constexpr size_t kMaxDomainBytes = 255;
 
@@ -213,7 +216,7 @@ Status LoadCredentials(const std::string& path, ClusterConfig& config) {
 
   std::map<DriveId, bool> seen;
   for (ConfigTable& table : root.Tables("drive")) {
-    const auto id = static_cast<DriveId>(table.Integer("id", std::nullopt, 1, UINT16_MAX));
+    const auto id = static_cast<DriveId>(table.Integer("id", std::nullopt, 1, kMaxDriveId));
     const auto drive = std::find_if(config.drives.begin(), config.drives.end(),
                                     [id](const DriveConfig& d) { return d.id == id; });
     if (drive == config.drives.end()) {
@@ -231,6 +234,14 @@ Status LoadCredentials(const std::string& path, ClusterConfig& config) {
       }
     }
     drive->credentials = ReadCredentials(table, fallback);
+  }
+  ConfigTable metadata = root.Table("metadata");
+  EngineConfig unused;
+  EngineConfig& engine = config.engine ? *config.engine : unused;
+  engine.user = metadata.Text("user", "");
+  engine.password = metadata.Text("password", "");
+  if (!engine.user.empty() && engine.password.empty()) {
+    metadata.Refuse("user", "a user needs a password");
   }
   for (DriveConfig& drive : config.drives) {
     // What the other kind has is no part of the way to this one.
@@ -299,7 +310,7 @@ std::optional<DriveTls> ReadTls(ConfigTable& table, const std::optional<DriveTls
 DriveConfig ReadDrive(ConfigTable& table, const std::optional<DriveTls>& cluster_tls,
                       const std::string& config_file) {
   DriveConfig drive;
-  drive.id = static_cast<DriveId>(table.Integer("id", std::nullopt, 1, UINT16_MAX));
+  drive.id = static_cast<DriveId>(table.Integer("id", std::nullopt, 1, kMaxDriveId));
   if (table.Has("addresses")) {
     drive.addresses = table.Texts("addresses");
     if (table.Has("address")) table.Refuse("address", "give either address or addresses");
@@ -315,6 +326,69 @@ DriveConfig ReadDrive(ConfigTable& table, const std::optional<DriveTls>& cluster
   }
   drive.tls = ReadTls(table, cluster_tls, config_file, said);
   return drive;
+}
+
+// "http://host:port" or "https://host:port".
+Status CheckEndpoint(std::string_view endpoint) {
+  const bool tls = endpoint.starts_with("https://");
+  if (!tls && !endpoint.starts_with("http://")) {
+    return Fail(EINVAL, "'{}' is not an endpoint of etcd: write http://host:2379 or https://...",
+                endpoint);
+  }
+  return CheckAddress(endpoint.substr(tls ? 8 : 7));
+}
+
+void ReadEtcd(ConfigTable& table, EngineConfig& engine, const std::string& config_file) {
+  engine.endpoints = table.Texts("endpoints");
+  if (engine.endpoints.empty()) table.Refuse("endpoints", "etcd needs endpoints");
+  for (const std::string& endpoint : engine.endpoints) {
+    const Status status = CheckEndpoint(endpoint);
+    if (!status.ok()) table.Refuse("endpoints", status.message());
+    if (endpoint.starts_with("https://") != engine.endpoints.front().starts_with("https://")) {
+      table.Refuse("endpoints", "either all endpoints are https://, or none");
+    }
+  }
+  const bool tls = !engine.endpoints.empty() && engine.endpoints.front().starts_with("https://");
+  const auto file = [&](const char* key, const std::string& path) -> std::string {
+    if (path.empty()) return path;
+    if (!tls) table.Refuse(key, fmt::format("{} is for endpoints with https://", key));
+    return (std::filesystem::path(config_file).parent_path() / path).string();
+  };
+  engine.ca_file = file("ca", table.Text("ca", ""));
+  engine.certificate_file = file("certificate", table.Text("certificate", ""));
+  engine.key_file = file("key", table.Text("key", ""));
+  if (engine.certificate_file.empty() != engine.key_file.empty()) {
+    table.Refuse(engine.key_file.empty() ? "certificate" : "key",
+                 "certificate and key belong together");
+  }
+}
+
+// "password = ...", "sslpassword=...", or "postgresql://user:password@host".
+bool HoldsPassword(const std::string& connection) {
+  static const std::regex kKey("password\\s*=");
+  static const std::regex kUri("^postgres(ql)?://[^/@]*:[^/@]*@");
+  return std::regex_search(connection, kKey) || std::regex_search(connection, kUri);
+}
+
+std::optional<EngineConfig> ReadEngine(ConfigTable& table, const std::string& config_file) {
+  EngineConfig engine;
+  engine.kind = table.Text("engine", "drives");
+  if (engine.kind == "drives") return std::nullopt;
+  if (engine.kind == "etcd") {
+    ReadEtcd(table, engine, config_file);
+  } else if (engine.kind == "postgresql") {
+    engine.connection = table.Text("connection");
+    if (HoldsPassword(engine.connection)) {
+      table.Refuse("connection",
+                   "the password belongs into credentials.toml, which others cannot "
+                   "read");
+    }
+  } else {
+    table.Refuse("engine", fmt::format("engine is '{}', but must be \"drives\", \"etcd\" or "
+                                       "\"postgresql\"",
+                                       engine.kind));
+  }
+  return engine;
 }
 
 void ReadLimits(ConfigTable& table, ClusterConfig& config) {
@@ -337,6 +411,8 @@ void ReadLimits(ConfigTable& table, ClusterConfig& config) {
       table.Time("drive_timeout", config.drive_timeout, milliseconds(10), minutes(10));
   config.open_timeout =
       table.Time("open_timeout", config.open_timeout, milliseconds(10), minutes(10));
+  config.idle_timeout =
+      table.Time("idle_timeout", config.idle_timeout, milliseconds(0), std::chrono::hours(24));
 }
 
 // The table of the option to blame, where its line can be looked up.
@@ -378,6 +454,10 @@ Result<ClusterConfig> ClusterConfig::Load(const std::string& path) {
   ConfigTable registers = root.Table("registers");
   config.replicas = static_cast<int>(registers.Integer("replicas", 0, 0, 63));
   config.groups = static_cast<uint32_t>(registers.Integer("groups", 0, 0, kMaxGroups));
+
+  ConfigTable metadata = root.Table("metadata");
+  config.engine = ReadEngine(metadata, path);
+  if (config.engine) config.engine->cluster = config.name;
 
   ConfigTable limits = root.Table("limits");
   ReadLimits(limits, config);
@@ -445,6 +525,14 @@ bool DriveConfig::SameWay(const DriveConfig& other) const {
   return addresses == other.addresses && tls == other.tls && credentials == other.credentials;
 }
 
+DriveConfig EngineAsDrive(const EngineConfig& engine) {
+  DriveConfig drive;
+  drive.id = kEngineDrive;
+  drive.addresses = {engine.kind};
+  drive.engine = engine;
+  return drive;
+}
+
 std::vector<std::string> ClusterConfig::FixedSettingsThatDiffer(const ClusterConfig& other) const {
   std::vector<std::string> names;
   const auto compare = [&](bool equal, const char* name) {
@@ -456,9 +544,12 @@ std::vector<std::string> ClusterConfig::FixedSettingsThatDiffer(const ClusterCon
   compare(min_redundancy == other.min_redundancy, "layout.min_redundancy");
   compare(drive_timeout == other.drive_timeout, "limits.drive_timeout");
   compare(open_timeout == other.open_timeout, "limits.open_timeout");
+  compare(idle_timeout == other.idle_timeout, "limits.idle_timeout");
   compare(cache_directory == other.cache_directory, "limits.cache_dir");
   compare(cache_directory_bytes == other.cache_directory_bytes, "limits.cache_dir_size");
   compare(durable_close == other.durable_close, "files.close");
+  // A table that came later is read when names move.
+  compare(!engine || !other.engine || engine == other.engine, "metadata");
   return names;
 }
 

@@ -41,6 +41,20 @@ struct DriveTls {
   friend bool operator==(const DriveTls&, const DriveTls&) = default;
 };
 
+// The engine on which names are kept, or to which they are moved (engines/engine.h).
+struct EngineConfig {
+  std::string kind;                    // "etcd" or "postgresql"
+  std::string cluster;                 // the name of ours there
+  std::vector<std::string> endpoints;  // etcd: "http://host:2379", or all of them "https://..."
+  std::string connection;              // PostgreSQL: a connection string, without a password
+  std::string ca_file;                 // of etcd: whose certificates are believed
+  std::string certificate_file;        // our own, and its key; both or none
+  std::string key_file;
+  std::string user;  // from credentials.toml; empty: none is sent
+  std::string password;
+  friend bool operator==(const EngineConfig&, const EngineConfig&) = default;
+};
+
 struct DriveConfig {
   DriveId id = 0;
   // Tried in turn: "host:port" of a Kinetic device, or all as ParseRedisAddress() reads them.
@@ -49,6 +63,7 @@ struct DriveConfig {
   uint32_t weight = 100;
   std::optional<DriveTls> tls;  // none: without TLS
   DriveCredentials credentials;
+  std::optional<EngineConfig> engine{};  // it is that, as a drive: EngineAsDrive()
 
   bool IsRedis() const;  // a Redis-protocol store
 
@@ -73,7 +88,9 @@ struct ClusterConfig {
   bool durable_close = false;  // close = "durable"
   Duration drive_timeout = std::chrono::seconds(5);
   Duration open_timeout = std::chrono::seconds(10);
-  std::vector<DriveConfig> drives;  // ascending by id
+  Duration idle_timeout = std::chrono::minutes(5);  // of a connection that nobody uses; 0: none
+  std::optional<EngineConfig> engine;               // null: engine = "drives"
+  std::vector<DriveConfig> drives;                  // ascending by id
 
   // Reads and checks both files. Errors name file, line and reason (EINVAL), or why a file cannot
   // be read. credentials.toml lies beside cluster.toml unless that says otherwise; it is refused
@@ -91,6 +108,9 @@ struct ClusterConfig {
   // by as they were when it started.
   std::vector<std::string> FixedSettingsThatDiffer(const ClusterConfig& other) const;
 };
+
+// An engine as something that a DriveFactory can make a Drive of.
+DriveConfig EngineAsDrive(const EngineConfig& engine);
 
 // "4+2": data shards + parity shards. EINVAL unless it is a geometry that the codec has.
 Result<Geometry> ParseGeometry(std::string_view text);

@@ -3,6 +3,11 @@
 #include <utility>
 
 #include "base/try.h"
+#include "cluster/gather.h"
+#include "cluster/map/names_place.h"
+#include "engines/engine_drive.h"
+#include "engines/etcd/etcd_engine.h"
+#include "engines/postgres/postgres_engine.h"
 #include "kinetic/io.h"
 #include "kinetic/kinetic_drive.h"
 #include "kinetic/tls.h"
@@ -40,6 +45,36 @@ Result<RedisDrive::Options> WayToRedis(const DriveConfig& config) {
   return options;
 }
 
+EngineOptions WayToEngine(const EngineConfig& config, Duration connect_timeout,
+                          Duration idle_timeout) {
+  EngineOptions options;
+  options.name = fmt::format("{} ({})", TextOfDrive(kEngineDrive), config.kind);
+  options.cluster = config.cluster;
+  options.endpoints = config.endpoints;
+  options.connection = config.connection;
+  options.user = config.user;
+  options.password = config.password;
+  options.ca_file = config.ca_file;
+  options.certificate_file = config.certificate_file;
+  options.key_file = config.key_file;
+  options.connect_timeout = connect_timeout;
+  options.idle_timeout = idle_timeout;
+  return options;
+}
+
+std::unique_ptr<Drive> NewEngine(Runtime& runtime, const EngineConfig& config,
+                                 std::string identity_key, IdentityCheck check,
+                                 Duration connect_timeout, Duration idle_timeout) {
+  EngineOptions way = WayToEngine(config, connect_timeout, idle_timeout);
+  EngineDrive::Options options;
+  options.name = way.name;
+  options.identity_key = std::move(identity_key);
+  options.check_identity = std::move(check);
+  auto engine = config.kind == "etcd" ? NewEtcdEngine(runtime, std::move(way))
+                                      : NewPostgresEngine(runtime, std::move(way));
+  return std::make_unique<EngineDrive>(runtime, std::move(engine), std::move(options));
+}
+
 Failed IsARedisStore(DriveId id) {
   return Fail(ENOTSUP, "drive {} is a Redis store, which does not tell", id);
 }
@@ -62,25 +97,32 @@ Status Redirect(Drive& drive, const DriveConfig& config) {
 
 template <typename AnyDrive, typename Options>
 std::unique_ptr<Drive> NewDrive(KineticIo& io, Options options, std::string identity_key,
-                                IdentityCheck check, Duration connect_timeout) {
+                                IdentityCheck check, Duration connect_timeout,
+                                Duration idle_timeout) {
   options.identity_key = std::move(identity_key);
   options.check_identity = std::move(check);
   options.connect_timeout = connect_timeout;
+  options.idle_timeout = idle_timeout;
   return std::make_unique<AnyDrive>(io, std::move(options));
 }
 
 }  // namespace
 
-DriveFactory RealDriveFactory(KineticIo& io, Duration connect_timeout) {
-  return [&io, connect_timeout](const DriveConfig& config, std::string identity_key,
-                                IdentityCheck check) -> Result<std::unique_ptr<Drive>> {
-    if (config.IsRedis()) {
-      return NewDrive<RedisDrive>(io, TRY(WayToRedis(config)), std::move(identity_key),
-                                  std::move(check), connect_timeout);
-    }
-    return NewDrive<KineticDrive>(io, TRY(WayTo(config)), std::move(identity_key), std::move(check),
-                                  connect_timeout);
-  };
+DriveFactory RealDriveFactory(KineticIo& io, Duration connect_timeout, Duration idle_timeout) {
+  return
+      [&io, connect_timeout, idle_timeout](const DriveConfig& config, std::string identity_key,
+                                           IdentityCheck check) -> Result<std::unique_ptr<Drive>> {
+        if (config.engine) {
+          return NewEngine(io.runtime(), *config.engine, std::move(identity_key), std::move(check),
+                           connect_timeout, idle_timeout);
+        }
+        if (config.IsRedis()) {
+          return NewDrive<RedisDrive>(io, TRY(WayToRedis(config)), std::move(identity_key),
+                                      std::move(check), connect_timeout, idle_timeout);
+        }
+        return NewDrive<KineticDrive>(io, TRY(WayTo(config)), std::move(identity_key),
+                                      std::move(check), connect_timeout, idle_timeout);
+      };
 }
 
 Result<std::unique_ptr<KineticDrive>> ConnectDrive(KineticIo& io, const DriveConfig& config,
@@ -104,8 +146,16 @@ Result<KineticDrive*> ConnectedCluster::FindKinetic(DriveId id) {
   return kinetic;
 }
 
+Result<EngineState> ConnectedCluster::LookAtEngine(Duration timeout) {
+  auto* const engine = dynamic_cast<EngineDrive*>(cluster_->FindDrive(kEngineDrive));
+  if (engine == nullptr) return Fail(ENODEV, "names are on the drives");
+  Gather<Result<EngineState>> gather(cluster_->runtime());
+  engine->LookAt(cluster_->runtime().Now() + timeout, gather.Ask(0));
+  return std::move(gather.Next(Time::max())->value);
+}
+
 DriveFactory ConnectedCluster::drive_factory() {
-  return RealDriveFactory(*io_, cluster_->config().drive_timeout);
+  return RealDriveFactory(*io_, cluster_->config().drive_timeout, cluster_->config().idle_timeout);
 }
 
 Result<std::unique_ptr<ConnectedCluster>> Connect(Runtime& runtime,
@@ -113,7 +163,7 @@ Result<std::unique_ptr<ConnectedCluster>> Connect(Runtime& runtime,
   const ClusterConfig config = TRY(ClusterConfig::Load(config_file));
   auto io = std::make_unique<KineticIo>(runtime);
   std::unique_ptr<Cluster> cluster = TRY(Cluster::Open(
-      runtime, config, RealDriveFactory(*io, config.drive_timeout),
+      runtime, config, RealDriveFactory(*io, config.drive_timeout, config.idle_timeout),
       [config_file] { return ClusterConfig::Load(config_file); }, Redirect));
   return std::make_unique<ConnectedCluster>(std::move(io), std::move(cluster));
 }

@@ -12,6 +12,7 @@
 #include "base/runtime.h"
 #include "base/status.h"
 #include "cluster/cluster.h"
+#include "engines/engine.h"
 
 namespace pinstripe {
 
@@ -19,8 +20,9 @@ class KineticDrive;
 class KineticIo;
 
 // The DriveFactory of real programs: KineticDrives and RedisDrives that do their I/O on `io`, which
-// outlives them. To be passed to Cluster::Format.
-DriveFactory RealDriveFactory(KineticIo& io, Duration connect_timeout);
+// outlives them, and EngineDrives. To be passed to Cluster::Format. The drives close connections
+// that are not used for `idle_timeout`; zero: never.
+DriveFactory RealDriveFactory(KineticIo& io, Duration connect_timeout, Duration idle_timeout = {});
 
 // A way to a drive as the configuration says it, whichever drive is there: for those who ask what
 // only a Kinetic device can tell. ENOTSUP: it is a Redis store.
@@ -38,6 +40,9 @@ class ConnectedCluster {
   // One of its drives, to be asked what only a Kinetic device can tell. ENODEV: it knows no way to
   // it; ENOTSUP: it is a Redis store. Lives as long as the cluster.
   Result<KineticDrive*> FindKinetic(DriveId id);
+
+  // What the engine of names says of itself and its members. ENODEV: the cluster uses none.
+  Result<EngineState> LookAtEngine(Duration timeout);
 
   // Makes further drives, which are gone before this is.
   DriveFactory drive_factory();

@@ -29,6 +29,10 @@ Status Cluster::Refresh() {
     }
   }
   const auto retired = TRY(ReadRetirements(*registers_, in_question));
+  // Before anybody hears of the epoch, and asks it.
+  if (!group.epochs.empty()) {
+    state_->AddEngineAsSaid(config_, NamesPlaceOf(group.epochs.back()));
+  }
   if (!group.epochs.empty() || group.settled != known->settled || !retired.empty()) {
     MutexLock lock(state_->mutex);
     // Others may have read the same, or more.
@@ -52,6 +56,56 @@ Status Cluster::Refresh() {
   return {};
 }
 
+Status NoWayToEngine(const std::string& file, const NamesPlace& names) {
+  return Fail(EINVAL,
+              "the names of this cluster are kept on {}, and {} does not say where that is: give "
+              "it a table [metadata] with engine = \"{}\"",
+              names.engine, file, names.engine);
+}
+
+Status Cluster::State::AddEngine(const ClusterConfig& config, const NamesPlace& names) {
+  {
+    const MutexLock lock(mutex);
+    if (engines.contains(names.incarnation)) return {};
+  }
+  if (!config.engine || config.engine->kind != names.engine) {
+    return NoWayToEngine(config.file, names);
+  }
+  auto made = TRY_CONTEXT(
+      factory(EngineAsDrive(*config.engine), SuperblockKey(config.name),
+              [name = config.name, uuid = uuid, incarnation = names.incarnation](
+                  const Result<Record>& record, const Result<DriveInfo>&) -> Status {
+                const Superblock block = TRY(ReadSuperblock(record, name, kEngineDrive));
+                if (block.cluster_uuid == uuid && block.incarnation == incarnation) return {};
+                return Fail(EINVAL, "it is not the store that the names of this cluster are in");
+              }),
+      "{}", names.engine);
+  const MutexLock lock(mutex);
+  engines.try_emplace(names.incarnation, std::move(made));
+  return {};
+}
+
+void Cluster::State::AddEngineAsSaid(const ClusterConfig& at_first, const NamesPlace& names) {
+  if (!names.NamesEngine()) return;
+  {
+    const MutexLock lock(mutex);
+    if (engines.contains(names.incarnation)) return;
+  }
+  // What it said at first may be the way to the engine of an earlier move.
+  const Result<ClusterConfig> config =
+      source != nullptr ? source() : Result<ClusterConfig>(at_first);
+  const Status added = config.has_value() ? AddEngine(*config, names) : config.error();
+  const std::string failure(added.message());
+  bool is_news = false;
+  {
+    const MutexLock lock(mutex);
+    is_news = std::exchange(engine_failure, failure) != failure;
+  }
+  if (is_news && !added.ok()) {
+    Log(LogLevel::kError, "names cannot be reached", {{"cluster", at_first.name}, {"why", added}});
+  }
+}
+
 // What is under way may end as it can: drives that have heard of the new epoch refuse it.
 Status Cluster::State::LeaveAlone(const std::string& cluster, const Status& why) {
   const Status refusal = Fail(
@@ -71,8 +125,9 @@ Status Cluster::State::LeaveAlone(const std::string& cluster, const Status& why)
   return refusal;
 }
 
-// Those that an epoch has added are found where the configuration says by now.
+// The engine, and drives that an epoch has added, are found where the configuration says by now.
 void Cluster::AddMissingDrives() {
+  state_->AddEngineAsSaid(config_, state_->Known()->engine_place());
   std::vector<DriveId> missing;
   {
     const MutexLock lock(state_->mutex);
@@ -164,7 +219,10 @@ void Cluster::LookNowAndThen() {
   {
     const MutexLock lock(state_->mutex);
     const Time now = runtime_.Now();
-    const bool complete = state_->epochs->settled && state_->Missing().empty();
+    const NamesPlace& names = state_->epochs->engine_place();
+    const bool lacks_engine = names.NamesEngine() && state_->FindEngine() == nullptr;
+    const bool complete =
+        state_->epochs->settled && state_->Missing().empty() && !names.IsMoving() && !lacks_engine;
     if (complete || state_->looker.IsRunning() || now < state_->next_look) return;
     state_->next_look = now + kLookForChanges;
   }

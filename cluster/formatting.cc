@@ -15,6 +15,7 @@
 #include "cluster/kept_layout.h"
 #include "cluster/map/drive_map.h"
 #include "cluster/map/electorate.h"
+#include "cluster/map/names_place.h"
 #include "cluster/map/placement.h"
 #include "cluster/membership/drive_identity.h"
 #include "cluster/membership/drive_pulls.h"
@@ -35,6 +36,10 @@ DriveMap FirstEpoch(const ClusterConfig& config, std::vector<Feature> features) 
   const Geometry stripes = config.layout.geometry();
   BalanceDrives(map, static_cast<size_t>(stripes.shards()),
                 static_cast<size_t>(stripes.parity_shards));
+  if (config.engine) {
+    features =
+        WithNamesPlace(std::move(features), {NamesPlace::Where::kEngine, config.engine->kind});
+  }
   map.features = std::move(features);
   return map;
 }
@@ -104,7 +109,8 @@ class Formatting {
         }));
     std::vector<std::string> used;
     for (const auto& [id, keys] : firsts) {
-      if (!keys.empty()) used.push_back(fmt::format("drive {} {}", id, Owner(keys.front())));
+      if (keys.empty()) continue;
+      used.push_back(fmt::format("{} {}", TextOfDrive(id), Owner(keys.front())));
     }
     if (used.empty()) return {};
     return Fail(EEXIST,
@@ -133,13 +139,12 @@ class Formatting {
       if (!keys.empty()) {
         return Fail(
             EEXIST,
-            "drive {} {}, whose drive map has changed: such a drive cannot be shared. Erase "
-            "it first",
-            id, Owner(keys.front()));
+            "{} {}, whose drive map has changed: such a drive cannot be shared. Erase it first",
+            TextOfDrive(id), Owner(keys.front()));
       }
       Gather<Status> gather(runtime_);
       drive->SetClusterVersion(ClusterVersionOf(1), Deadline(), gather.Ask(0));
-      TRY_CONTEXT(gather.Next(Time::max())->value, "let drive {} begin anew", id);
+      TRY_CONTEXT(gather.Next(Time::max())->value, "let {} begin anew", TextOfDrive(id));
     }
     return {};
   }
@@ -238,11 +243,11 @@ class Formatting {
     for (const auto& [id, record] : records) {
       const Result<Superblock> block = ReadSuperblock(record, config_.name, id);
       if (!block.has_value()) {
-        return Fail(EINVAL, "drive {}: {}. Do two addresses lead to one device?", id,
+        return Fail(EINVAL, "{}: {}. Do two addresses lead to one device?", TextOfDrive(id),
                     block.error().message());
       }
       if (block->cluster_uuid != uuid) {
-        return Fail(EEXIST, "somebody else formats drive {} at this moment", id);
+        return Fail(EEXIST, "somebody else formats {} at this moment", TextOfDrive(id));
       }
     }
     return {};
@@ -261,7 +266,13 @@ Status Cluster::Format(Runtime& runtime, const ClusterConfig& config, DriveFacto
   TRY(config.CheckForFormat());
   TRY(ErasureSelfTest());
   // Whatever the drives are now, they are to become this cluster's.
-  const DriveSet drives = TRY(MakeDrives(config, factory, AnyDrive));
+  DriveSet drives = TRY(MakeDrives(config, factory, AnyDrive));
+  if (config.engine) {
+    // It is made ready as drives are.
+    drives[kEngineDrive] = TRY_CONTEXT(
+        factory(EngineAsDrive(*config.engine), SuperblockKey(config.name), AnyDrive(kEngineDrive)),
+        "{}", config.engine->kind);
+  }
   const DriveMap map = FirstEpoch(config, std::move(options.features));
   const std::vector<DriveId> map_drives = MapDrivesOf(map);
 

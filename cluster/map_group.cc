@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "cluster/map/history.h"
+#include "cluster/map/names_place.h"
 
 namespace pinstripe {
 namespace {
@@ -87,7 +88,10 @@ Result<MapGroup> ReadMapGroup(RegisterStore& registers, const ClusterConfig& con
       const RegisterValue value =
           TRY_CONTEXT(answers[i], "read the drive map of the cluster '{}'", config.name);
       if (!value.value && epoch > 1) {
-        if (!maps.empty()) TRY(CheckFeatures(config.name, maps.back().features));
+        if (!maps.empty()) {
+          TRY(CheckFeatures(config.name, maps.back().features));
+          TRY(ReadNamesPlace(maps.back()));
+        }
         group.settled = TRY(ReadIsSettled(registers, epoch - 1));
         return group;
       }

@@ -56,6 +56,24 @@ Status CheckMapAgainst(const ClusterConfig& config, const DriveMap& map,
   return {};
 }
 
+// Where names are on an engine, it has to be there.
+Status WaitForEngine(Cluster& cluster, const ClusterConfig& config) {
+  const NamesPlace names = cluster.NewestPlacement()->names();
+  const Drive* const engine = cluster.FindDrive(kEngineDrive);
+  if (!names.OnEngine() || engine == nullptr) return {};
+  constexpr Duration kPause = std::chrono::milliseconds(10);
+  Runtime& runtime = cluster.runtime();
+  const TimeLimit limit(runtime, config.open_timeout);
+  while (!engine->IsUp()) {
+    if (limit.has_passed()) {
+      return Fail(EIO, "the names of the cluster '{}' are on {}, which cannot be used: {}",
+                  config.name, names.engine, engine->WhyAway());
+    }
+    runtime.NewSignal()->WaitUntil(runtime.Now() + kPause);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Cluster>> Cluster::Open(Runtime& runtime, ClusterConfig config,
@@ -86,11 +104,15 @@ Result<std::unique_ptr<Cluster>> Cluster::Open(Runtime& runtime, ClusterConfig c
   }
 
   TRY(cluster->ReadTheMap());
+  const std::shared_ptr<const Epochs> known = state.Known();
+  const NamesPlace& names = known->newest().names();
+  if (names.NamesEngine()) TRY(state.AddEngine(settings, names));
   TRY(CheckMapAgainst(settings, cluster->map(), cluster->MissingDrives()));
   for (const ConfigDifference& each : CompareConfig(settings, cluster->map(), state.layout)) {
     Log(LogLevel::kWarn, "the configuration is not what the cluster is",
         {{"cluster", settings.name}, {"file", settings.file}, {"difference", each.Text()}});
   }
+  TRY(WaitForEngine(*cluster, settings));
   cluster->AddMissingDrives();
   const uint64_t news = state.electorate->news();
   TRY(cluster->LearnStarts());

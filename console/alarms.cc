@@ -65,6 +65,10 @@ class Alarms {
              fmt::format("Bring back the drives that are down, then run `pinstripe repair {}`.",
                          config_));
         break;
+      case kEngine:
+        Warn(Sentence(each.what),
+             "See to the engine of names: `pinstripe status` has the details.");
+        break;
       case kNearlyFull:
         Warn(Sentence(each.what),
              fmt::format("Remove files, or add drives and run `pinstripe expand {}`, before they "

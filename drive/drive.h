@@ -3,8 +3,8 @@
 // another implementation behind it.
 //
 // Implementations: KineticDrive (a device behind a socket), RedisDrive (a store of the Redis
-// protocol), MemoryDrive and LocalDrive (the daemon's own engine in this process), FaultyDrive
-// (misbehaves on command; tests/support).
+// protocol), EngineDrive (an etcd or a PostgreSQL that keeps names), MemoryDrive and LocalDrive
+// (the daemon's own engine in this process), FaultyDrive (misbehaves on command; tests/support).
 //
 // Keys are 1..4096 arbitrary bytes, ordered as unsigned bytes, a prefix first. A record has a value
 // of at most 1 MiB, a version of at most 2048 bytes and a tag of at most 128. An entry that does
@@ -189,6 +189,8 @@ struct DriveInfo {
   // As a rule that is how long the machine is up; less after a start that was unclean though the
   // machine had not gone down. Null: it does not say.
   std::optional<Duration> up;
+  // We have closed the connection, as nobody used it, and this one goes on with the same start.
+  bool goes_on = false;
 };
 
 // What a drive can do beyond the Kinetic core. Asked for, never assumed.

@@ -654,6 +654,13 @@ void KineticConnection::Lose(const Status& why) {
   FailAll(std::move(operations), status);
 }
 
+bool KineticConnection::IsIdle() {
+  const MutexLock lock(mutex_);
+  const auto is_empty = [](const auto& queue) { return queue.empty(); };
+  return sent_.empty() && held_.empty() && delayed_.empty() && !sending_ && !blocked_ &&
+         std::ranges::all_of(waiting_, is_empty);
+}
+
 void KineticConnection::Close(const Status& why) {
   if (phase_ == Phase::kClosed) return;
   const auto self = shared_from_this();

@@ -111,6 +111,9 @@ class KineticConnection final : public IoLoop::Handler,
   // Adds those requests of the operations that are unanswered. Any thread, after the greeting.
   void AddUnanswered(std::span<const uint64_t> operations, std::vector<WaitedRequest>* unanswered);
 
+  // Nothing is waiting to be sent, or unanswered. Loop thread.
+  bool IsIdle();
+
   // Fails what is outstanding with EHOSTUNREACH and `why`. The owner is not told. Loop thread.
   void Close(const Status& why);
 

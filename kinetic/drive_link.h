@@ -4,6 +4,10 @@
 // addresses in turn. What is asked before the first attempt has ended waits for its end. After that
 // it fails at once while there is no connection.
 //
+// A connection that nobody uses is closed, and the link rests. It counts as up then: the next
+// question has it connect again, and waits for that. Only a server that may have forgotten
+// something meanwhile, or that cannot be reached any more, counts as lost.
+//
 // Whoever derives from it makes the connections (NewConnection()), and shakes hands when one is
 // open (Connection::Owner::OnGreeting()): it ends with Up() or Refuse(). Everything but Submit()
 // and the plain questions happens on the loop's thread.
@@ -40,6 +44,9 @@ struct DriveLinkOptions {
   Duration connect_timeout{};
   Duration least_backoff{};
   Duration most_backoff{};
+  // A connection is closed after it was not used for so long, and at the latest after twice that.
+  // Zero: never.
+  Duration idle_timeout{};
 };
 
 template <typename Connection>
@@ -56,7 +63,8 @@ class DriveLink : public Connection::Owner,
         backoff_(link_options_.least_backoff),
         attempt_timer_(loop_, [this] { Attempt(); }),
         connect_timer_(loop_, [this] { OnConnectTimeout(); }),
-        early_timer_(loop_, [this] { ExpireEarly(); }) {
+        early_timer_(loop_, [this] { ExpireEarly(); }),
+        idle_timer_(loop_, [this] { RestIfIdle(); }) {
     assert(!link_options_.addresses.empty());
   }
 
@@ -71,7 +79,7 @@ class DriveLink : public Connection::Owner,
   std::string_view name() const { return name_; }
   bool IsUp() const {
     const MutexLock lock(mutex_);
-    return state_ == State::kUp;
+    return state_ == State::kUp || state_ == State::kResting || state_ == State::kWaking;
   }
   uint64_t CountLosses() const {
     const MutexLock lock(mutex_);
@@ -89,9 +97,17 @@ class DriveLink : public Connection::Owner,
  protected:
   virtual Result<std::shared_ptr<Connection>> NewConnection(const std::string& host,
                                                             const SocketAddress& address) = 0;
-  // Ends the handshake with trying(): it serves from now on, or is given up.
-  void Up();
+  // Ends the handshake with trying(): it serves from now on, or is given up. `start` names the
+  // start of the server, and is another one for each; empty: it does not tell, and a connection to
+  // it does not rest. `has_kept_all`: it says that it has forgotten nothing since last_start().
+  void Up(std::string start, bool has_kept_all = false);
   void Refuse(const Status& why);
+  const std::string& last_start() const { return start_; }
+  // Whether it would go on, then, with the start that it was connected to when it began to rest.
+  bool GoesOn(std::string_view start) const {
+    const MutexLock lock(mutex_);
+    return state_ == State::kWaking && !start.empty() && start == start_;
+  }
 
   // Connected or connecting, and not up yet. What is asked during the handshake is answered also
   // when the connection is lost or refused: then this is another one, or null.
@@ -104,11 +120,15 @@ class DriveLink : public Connection::Owner,
   Runtime& runtime() { return loop_.runtime(); }
 
  private:
-  enum class State { kStarting, kUp, kDown, kStopped };
+  enum class State { kStarting, kUp, kResting, kWaking, kDown, kStopped };
 
   // One attempt tries all addresses, beginning with the one that worked last, and all that the
   // resolver knows for each.
   void Attempt() {
+    {
+      const MutexLock lock(mutex_);
+      if (state_ == State::kStopped) return;  // before it could wake
+    }
     tried_ = 0;
     left_.clear();
     TryNext();
@@ -124,6 +144,7 @@ class DriveLink : public Connection::Owner,
   void TriedInVain(const Status& why);
   void AttemptFailed();
   void ScheduleAttempt();
+  void RestIfIdle();
 
   // Operations that wait for the end of the first attempt.
   void ArmEarlyTimer();
@@ -163,13 +184,17 @@ class DriveLink : public Connection::Owner,
   IoLoop::Timer attempt_timer_;
   IoLoop::Timer connect_timer_;
   IoLoop::Timer early_timer_;
+  IoLoop::Timer idle_timer_;
+  std::string start_;       // of the server of the last connection that was up
+  uint64_t used_then_ = 0;  // used_ when idle_timer_ was armed
 
   mutable Mutex mutex_;
   State state_ GUARDED_BY(mutex_) = State::kStarting;
   std::shared_ptr<Connection> connection_ GUARDED_BY(mutex_);  // set while up
   uint64_t losses_ GUARDED_BY(mutex_) = 0;                     // of connections that were up
   Status away_ GUARDED_BY(mutex_);                             // why, while down or stopped
-  std::vector<OperationPtr> early_ GUARDED_BY(mutex_);         // while starting
+  std::vector<OperationPtr> early_ GUARDED_BY(mutex_);         // while starting or waking
+  uint64_t used_ GUARDED_BY(mutex_) = 0;                       // operations that came
 };
 
 template <typename Connection>
@@ -188,6 +213,7 @@ void DriveLink<Connection>::Stop(std::string_view text) {
   attempt_timer_.Cancel();
   connect_timer_.Cancel();
   early_timer_.Cancel();
+  idle_timer_.Cancel();
   const Status reason = Fail(EHOSTUNREACH, "{}", text);
   if (trying_) std::exchange(trying_, nullptr)->Close(reason);
   if (connection) connection->Close(reason);
@@ -199,8 +225,14 @@ void DriveLink<Connection>::Submit(Status valid, OperationPtr operation) {
   std::shared_ptr<Connection> connection;
   if (valid.ok()) {
     const MutexLock lock(mutex_);
+    ++used_;
     switch (state_) {
+      case State::kResting:
+        state_ = State::kWaking;
+        Start();
+        [[fallthrough]];
       case State::kStarting:
+      case State::kWaking:
         early_.push_back(std::move(operation));
         loop_.Post([self = this->shared_from_this()] { self->ArmEarlyTimer(); });
         return;
@@ -280,21 +312,50 @@ void DriveLink<Connection>::TriedInVain(const Status& why) {
 }
 
 template <typename Connection>
-void DriveLink<Connection>::Up() {
+void DriveLink<Connection>::Up(std::string start, bool has_kept_all) {
   connect_timer_.Cancel();
   up_since_ = runtime().Now();
   std::vector<OperationPtr> early;
   std::shared_ptr<Connection> connection = std::exchange(trying_, nullptr);
+  const bool goes_on = GoesOn(start);
+  bool has_rested = false;
   {
     const MutexLock lock(mutex_);
+    has_rested = state_ == State::kWaking;
+    if (has_rested && !goes_on && !has_kept_all) ++losses_;
     state_ = State::kUp;
     connection_ = connection;
     early.swap(early_);
+    used_then_ = used_;
   }
+  start_ = std::move(start);
   early_timer_.Cancel();
   logged_failure_.clear();
-  Log(LogLevel::kInfo, "drive is up", {{"drive", name_}, {"address", address()}});
+  if (link_options_.idle_timeout > Duration::zero() && !start_.empty()) {
+    idle_timer_.Arm(up_since_ + link_options_.idle_timeout);
+  }
+  Log(has_rested ? LogLevel::kDebug : LogLevel::kInfo, "drive is up",
+      {{"drive", name_}, {"address", address()}});
   for (OperationPtr& each : early) connection->Submit(std::move(each));
+}
+
+template <typename Connection>
+void DriveLink<Connection>::RestIfIdle() {
+  std::shared_ptr<Connection> connection;
+  {
+    const MutexLock lock(mutex_);
+    if (state_ != State::kUp) return;
+    const bool was_used = std::exchange(used_then_, used_) != used_;
+    if (!was_used && connection_->IsIdle()) {
+      state_ = State::kResting;
+      connection = std::exchange(connection_, nullptr);
+    }
+  }
+  if (connection == nullptr) {
+    return idle_timer_.Arm(runtime().Now() + link_options_.idle_timeout);
+  }
+  connection->Close(Fail(EHOSTUNREACH, "the connection was not used, and was closed"));
+  Log(LogLevel::kDebug, "drive is not connected until it is used", {{"drive", name_}});
 }
 
 template <typename Connection>
@@ -325,6 +386,7 @@ void DriveLink<Connection>::AttemptFailed() {
   std::vector<OperationPtr> early;
   {
     const MutexLock lock(mutex_);
+    if (state_ == State::kWaking) ++losses_;
     state_ = State::kDown;
     away_ = away;
     early.swap(early_);

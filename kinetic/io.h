@@ -48,6 +48,8 @@ class KineticIo {
   KineticIo(Runtime& runtime, Options options);
   ~KineticIo();  // every drive has been destroyed
 
+  Runtime& runtime() { return runtime_; }
+
   // The loop for one more drive.
   IoLoop& NextLoop();
 

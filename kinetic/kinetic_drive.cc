@@ -15,6 +15,15 @@
 namespace pinstripe {
 namespace {
 
+// Whether a drive has forgotten nothing since this start, as it says.
+bool HasKeptAllSince(std::string_view known, const std::vector<DriveStart>& starts) {
+  for (const DriveStart& start : starts) {
+    if (fmt::to_string(start.id) == known) return true;
+    if (!start.clean) return false;
+  }
+  return false;
+}
+
 constexpr size_t kMaxRangeBytes = kMaxRangeKeys * kMaxKeyBytes;
 static_assert(kMaxRangeBytes < kMaxMessageBytes, "the longest answer to a range fits in a message");
 
@@ -38,7 +47,7 @@ class KineticDrive::Link final : public DriveLink<KineticConnection> {
     return KineticConnection::Start(loop(), host, address, connection_options_, *this);
   }
   void OnCapabilities(Result<DriveCapabilities> capabilities);
-  void OnIdentity(Result<Record> record, const Result<DriveInfo>& info);
+  void OnIdentity(Result<Record> record, Result<DriveInfo> info);
 
   const Options options_;
   const std::shared_ptr<const KineticConnection::Options> connection_options_;
@@ -52,7 +61,8 @@ KineticDrive::Link::Link(KineticIo& io, Options options)
                      .addresses = options.addresses,
                      .connect_timeout = options.connect_timeout,
                      .least_backoff = options.least_backoff,
-                     .most_backoff = options.most_backoff}),
+                     .most_backoff = options.most_backoff,
+                     .idle_timeout = options.idle_timeout}),
       options_(std::move(options)),
       connection_options_(std::make_shared<KineticConnection::Options>(
           KineticConnection::Options{.drive = std::string(name()),
@@ -96,7 +106,7 @@ void KineticDrive::Link::OnCapabilities(Result<DriveCapabilities> capabilities) 
   if (const ProgramName program = ThisProgram(); capabilities->clients && !program.name.empty()) {
     trying()->Submit(NewIntroduction(program, try_deadline(), [](const Status&) {}));
   }
-  if (!options_.check_identity) return Up();
+  if (!options_.check_identity) return Up("");
   // Both at once; the answers come on this thread.
   auto info = std::make_shared<std::optional<Result<DriveInfo>>>();
   auto record = std::make_shared<std::optional<Result<Record>>>();
@@ -117,13 +127,16 @@ void KineticDrive::Link::OnCapabilities(Result<DriveCapabilities> capabilities) 
   }));
 }
 
-void KineticDrive::Link::OnIdentity(Result<Record> record, const Result<DriveInfo>& info) {
+void KineticDrive::Link::OnIdentity(Result<Record> record, Result<DriveInfo> info) {
   if (!record && record.error().code() == ETIMEDOUT) return Refuse(record.error());
   if (!info && info.error().code() == ETIMEDOUT) return Refuse(info.error());
+  std::string start;
+  if (info && !info->starts.empty()) start = fmt::to_string(info->starts.front().id);
+  if (info) info->goes_on = GoesOn(start);
   const Status right = options_.check_identity(record, info);
   if (!right.ok()) return Refuse(right);
   if (record) trying()->SetIdentity(options_.identity_key, {record->version, record->tag});
-  Up();
+  Up(std::move(start), info && HasKeptAllSince(last_start(), info->starts));
 }
 
 // --- The drive

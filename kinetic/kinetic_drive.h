@@ -9,6 +9,9 @@
 // operations issued before the very first attempt has ended wait for its end, so that a program can
 // start using its drives right after making them.
 //
+// A connection that is not used for a while is closed. The drive is up nevertheless: the next
+// operation waits until it is connected again.
+//
 // Answers come on the thread of the I/O loop that serves the drive. Operations beyond the device's
 // limits wait for their turn, until their deadline.
 
@@ -58,6 +61,10 @@ class KineticDrive final : public Drive {
     // Between two attempts: doubles from one to the other, and is spread by chance.
     Duration least_backoff = std::chrono::milliseconds(100);
     Duration most_backoff = std::chrono::seconds(1);
+    // A connection is closed after it was not used for so long, and at the latest after twice that.
+    // Not to a device that does not tell its starts. One that cannot be reached for the next
+    // operation, or that may have forgotten something by then, is counted as lost. Zero: never.
+    Duration idle_timeout{};
     // How long an answer may be missing, after its operation has timed out, before the connection
     // is given up.
     Duration patience = std::chrono::seconds(30);

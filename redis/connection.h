@@ -111,6 +111,9 @@ class RedisConnection final : public IoLoop::Handler,
   // The store's id, which all scripts but kConnect begin with. Likewise.
   void SetStore(std::string id) { store_ = std::move(id); }
 
+  // Nothing is waiting to be sent, or unanswered. Loop thread.
+  bool IsIdle() const { return waiting_.empty() && sent_.empty(); }
+
   // As if it was lost. Loop thread.
   void GiveUp(const Status& why) { Lose(why); }
 

@@ -327,6 +327,7 @@ class RedisDrive::Link final : public DriveLink<RedisConnection> {
   Status LearnStore(const RedisReply& reply);
   void CheckIdentity(const RedisFacts& info);
   DriveInfo InfoOf(const RedisFacts& info) const;
+  std::string CurrentRun() const;  // empty: it is not known
   // Leaves a server that is not to be relied on any more.
   void GiveUp(const Status& why) {
     if (const auto lost = connection()) lost->GiveUp(why);
@@ -346,7 +347,8 @@ RedisDrive::Link::Link(KineticIo& io, Options options)
                      .parse = ParseAnyDriveAddress,
                      .connect_timeout = options.connect_timeout,
                      .least_backoff = options.least_backoff,
-                     .most_backoff = options.most_backoff}),
+                     .most_backoff = options.most_backoff,
+                     .idle_timeout = options.idle_timeout}),
       options_(std::move(options)),
       database_(ParseRedisAddress(options_.addresses.front()).value_or(RedisAddress()).database),
       connection_options_(std::make_shared<RedisConnection::Options>(
@@ -452,12 +454,14 @@ Status RedisDrive::Link::LearnStore(const RedisReply& reply) {
 }
 
 void RedisDrive::Link::CheckIdentity(const RedisFacts& info) {
-  if (!options_.check_identity) return Up();
-  const auto go_on = [this, info = InfoOf(info)](const Result<RedisReply>& reply) {
+  if (!options_.check_identity) return Up(CurrentRun());
+  DriveInfo told = InfoOf(info);
+  told.goes_on = GoesOn(CurrentRun());
+  const auto go_on = [this, info = std::move(told)](const Result<RedisReply>& reply) {
     const Result<Record> record = reply ? WholeRecord(*reply) : tl::unexpected(reply.error());
     if (!record && record.error().code() == ETIMEDOUT) return Refuse(record.error());
     const Status right = options_.check_identity(record, info);
-    right.ok() ? Up() : Refuse(right);
+    right.ok() ? Up(CurrentRun()) : Refuse(right);
   };
   trying()->Submit(NewScript(Kind::kRead, RedisScript::kGet, {RecordKey(options_.identity_key)},
                              {""}, try_deadline(), WhileTrying<Result<RedisReply>>(go_on)));
@@ -468,6 +472,11 @@ void RedisDrive::Link::CheckIdentity(const RedisFacts& info) {
 DriveInfo RedisDrive::Link::InfoOf(const RedisFacts& info) const {
   const MutexLock lock(mutex_);
   return InfoOfRedis(info, store_.id, store_.starts, store_.start_count);
+}
+
+std::string RedisDrive::Link::CurrentRun() const {
+  const MutexLock lock(mutex_);
+  return store_.starts.empty() ? "" : store_.id + store_.starts.front();  // erased, it is another
 }
 
 void RedisDrive::Link::SubmitInfo(const Terms& terms, Callback<DriveInfo> done) {

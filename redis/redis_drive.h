@@ -48,6 +48,7 @@ class RedisDrive final : public Drive {
     Duration connect_timeout = std::chrono::seconds(5);
     Duration least_backoff = std::chrono::milliseconds(100);
     Duration most_backoff = std::chrono::seconds(1);
+    Duration idle_timeout{};
     Duration patience = std::chrono::seconds(30);
     uint32_t max_in_flight = 128;
     std::shared_ptr<DriveTimes> times = std::make_shared<DriveTimes>();

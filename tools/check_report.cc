@@ -141,6 +141,7 @@ nlohmann::ordered_json CheckReportJson(const CheckReport& report) {
                               {"shards_to_leave", nlohmann::ordered_json::object()},
                               {"missing_drives", nlohmann::ordered_json::array()},
                               {"findings", nlohmann::ordered_json::array()},
+                              {"more_findings", nlohmann::ordered_json::object()},
                               {"not_checked", report.not_checked}};
   for (const auto& [drive, shards] : report.named_on_draining) {
     json["shards_to_leave"][fmt::format("{}", drive)] = shards;
@@ -155,6 +156,9 @@ nlohmann::ordered_json CheckReportJson(const CheckReport& report) {
                                 {"problem", finding.problem},
                                 {"where", finding.where},
                                 {"what", finding.what}});
+  }
+  for (const auto& [problem, untold] : report.untold) {
+    json["more_findings"][problem] = untold.count;
   }
   return json;
 }
@@ -172,6 +176,11 @@ std::string FindingsText(const CheckReport& report, const std::string& config_fi
     if (finding.severity == Severity::kLeftover && !all) continue;
     text += fmt::format("{:<8} {}: {} ({})\n", NameOf(finding.severity), finding.where,
                         finding.what, finding.problem);
+  }
+  for (const auto& [problem, untold] : report.untold) {
+    if (untold.severity == Severity::kLeftover && !all) continue;
+    text += fmt::format("{:<8} {} more of these ({})\n", NameOf(untold.severity), untold.count,
+                        problem);
   }
   for (const std::string& what : report.not_checked) text += fmt::format("unknown  {}\n", what);
   return text;

@@ -53,7 +53,9 @@ Result<int> Format(Runtime& runtime, const FormatOptions& options) {
   request.mode = TRY(ParseMode(options.mode));
   const FormatAnswer made = TRY(FormatCluster(runtime, options.config, request));
   if (options.json) {
-    const nlohmann::json json{{"name", made.name}, {"uuid", made.uuid}, {"drives", made.drives}};
+    nlohmann::json json{{"name", made.name}, {"uuid", made.uuid}, {"drives", made.drives}};
+    json["names"] = made.names_on.empty() ? "drives" : made.names_on;
+    if (made.names_room > 0) json["names_room"] = made.names_room;
     fmt::print("{}\n", json.dump(2));
     return 0;
   }
@@ -61,6 +63,15 @@ Result<int> Format(Runtime& runtime, const FormatOptions& options) {
       "Cluster {} ({}) now is on {} drives: superblocks and the first drive map are written.\n"
       "Its root directory is empty and belongs to {}:{} with mode {:04o}.\n",
       made.name, made.uuid, made.drives, request.owner.user, request.owner.group, request.mode);
+  if (!made.names_on.empty()) {
+    fmt::print(
+        "Its names are on {}{}.\n", made.names_on,
+        made.names_room == 0
+            ? ""
+            : fmt::format(": with its usual quota of 2 GiB it has room for those of about {} "
+                          "files, and with more for more",
+                          made.names_room));
+  }
   return 0;
 }
 

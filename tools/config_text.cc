@@ -27,6 +27,18 @@ void AddDrive(const DriveConfig& drive, TomlText& text) {
   }
 }
 
+void AddEngine(const EngineConfig& engine, TomlText& text) {
+  const auto set = [&](const char* key, const std::string& value) {
+    if (!value.empty()) text.Set(key, value);
+  };
+  if (!engine.endpoints.empty()) text.Set("endpoints", engine.endpoints);
+  set("connection", engine.connection);
+  set("ca", engine.ca_file);
+  set("certificate", engine.certificate_file);
+  set("key", engine.key_file);
+  if (!engine.user.empty()) text.Comment(fmt::format("user {}", engine.user));
+}
+
 }  // namespace
 
 bool HasFactoryKey(const DriveConfig& drive) {
@@ -48,12 +60,16 @@ std::string ConfigText(const ClusterConfig& config) {
   text.Table("registers");
   text.Set("replicas", config.replicas);
   text.Set("groups", config.groups);
+  text.Table("metadata");
+  text.Set("engine", config.engine ? config.engine->kind : "drives");
+  if (config.engine) AddEngine(*config.engine, text);
   text.Table("limits");
   text.Set("memory", config.memory_bytes);
   text.Set("cache_dir", config.cache_directory);
   text.Set("cache_dir_size", config.cache_directory_bytes);
   text.Set("drive_timeout", Milliseconds(config.drive_timeout));
   text.Set("open_timeout", Milliseconds(config.open_timeout));
+  text.Set("idle_timeout", Milliseconds(config.idle_timeout));
   text.Table("files");
   text.Set("close", config.durable_close ? "durable" : "commit");
   for (const DriveConfig& drive : config.drives) AddDrive(drive, text);

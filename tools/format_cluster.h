@@ -22,6 +22,8 @@ struct FormatAnswer {
   std::string name;
   std::string uuid;  // 8-4-4-4-12 hexadecimal digits
   size_t drives = 0;
+  std::string names_on;     // the engine; empty: the drives
+  uint64_t names_room = 0;  // files of which the engine has room for the names; 0: it sets no limit
 };
 
 // As ClusterConfig::Load, Cluster::Format and FileSystem::Format fail.

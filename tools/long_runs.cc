@@ -101,6 +101,18 @@ Result<SpreadReport> RunSpread(LongWork& work, Cluster& cluster, InodeId directo
   return report;
 }
 
+Result<NameMoveReport> RunNameMove(LongWork& work, Cluster& cluster, const DriveFactory& factory,
+                                   bool back, const DriveClaim& claim) {
+  EpochChangeOptions options;
+  options.progress = [&](std::string_view phase, double done) { work.Show(phase, done); };
+  // It does not pause: changes wait for it.
+  options.is_cancelled = [&] { return work.work().IsStopped() || claim.IsLost(); };
+  auto report =
+      back ? MoveNamesToDrives(cluster, options) : MoveNamesToEngine(cluster, factory, options);
+  work.Clear();
+  return report;
+}
+
 Result<RepairOutcome> RunRepair(LongWork& work, Cluster& cluster, const DriveFactory& factory,
                                 const RepairRequest& request) {
   auto outcome = RunRepair(cluster, factory, request,

@@ -7,6 +7,8 @@
 
 #include "base/status.h"
 #include "cluster/cluster.h"
+#include "cluster/membership/drive_claim.h"
+#include "cluster/membership/name_move.h"
 #include "tools/long_work.h"
 #include "tools/repair_run.h"
 #include "upkeep/checker.h"
@@ -23,6 +25,10 @@ inline constexpr std::string_view kPackingGoesOn =
     "What was packed is so, and all else is as it was; run it again to go on.";
 inline constexpr std::string_view kSpreadingGoesOn =
     "The directory can be used as before; run it again to go on.";
+inline constexpr std::string_view kMoveGoesOn =
+    "Names can be read, and changes wait until they are moved: run it again to go on, or with "
+    "where "
+    "they came from to take it back.";
 inline constexpr std::string_view kRepairGoesOn =
     "What was written stays, and nothing is half done; run it again to go on.";
 
@@ -46,6 +52,10 @@ PackOutcome RunPack(LongWork& work, Cluster& cluster, Packer::Options options, I
 
 // Not `ended`: somebody has stopped it.
 Result<SpreadReport> RunSpread(LongWork& work, Cluster& cluster, InodeId directory);
+
+// `back`: to the drives. Ends with EINTR when somebody has stopped it, or taken over the claim.
+Result<NameMoveReport> RunNameMove(LongWork& work, Cluster& cluster, const DriveFactory& factory,
+                                   bool back, const DriveClaim& claim);
 
 // As RunRepair() below it.
 Result<RepairOutcome> RunRepair(LongWork& work, Cluster& cluster, const DriveFactory& factory,

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "cluster/cluster.h"
+#include "cluster/membership/drive_contents.h"
 #include "cluster/membership/epoch_change.h"
 #include "upkeep/events.h"
 #include "upkeep/repairer.h"

@@ -26,12 +26,27 @@ Result<bool> StillNames(Records& records, const EntryFact& entry) {
   return stored.entry && stored.entry->inode == entry.inode;
 }
 
+Result<bool> IsBelowRoot(Names& names, InodeId directory) {
+  std::set<InodeId> seen;
+  while (directory != kRootInode) {
+    if (!seen.insert(directory).second) return false;
+    const auto stored = TRY(names.Find(directory));
+    if (!stored || stored->inode.kind != FileKind::kDirectory) return false;
+    if (stored->inode.IsMarkedByRename(directory)) return true;  // it is about to get another name
+    if (!TRY(names.HasNameInParent(directory, stored->inode))) return false;
+    directory = stored->inode.parent;
+  }
+  return true;
+}
+
 }  // namespace
 
 size_t CheckReport::Count(Severity severity) const {
-  return static_cast<size_t>(
-      std::count_if(findings.begin(), findings.end(),
-                    [severity](const Finding& finding) { return finding.severity == severity; }));
+  auto count = static_cast<size_t>(std::ranges::count(findings, severity, &Finding::severity));
+  for (const auto& [problem, more] : untold) {
+    if (more.severity == severity) count += more.count;
+  }
+  return count;
 }
 
 Checker::Checker(Cluster& cluster, Options options)
@@ -50,7 +65,7 @@ const CheckReport& Checker::Run() {
   ReadFacts();
   if (stopped_) return report_;
   const std::vector<Suspicion> suspicions = CheckTree(facts_);
-  report_.entries = facts_.entries.size();
+  report_.entries = facts_.entries.size() + facts_.settled;
   FindLostByName();
   for (size_t i = 0; i < suspicions.size(); ++i) {
     if (!GoOn("looking again", static_cast<double>(i) / static_cast<double>(suspicions.size()))) {
@@ -60,6 +75,7 @@ const CheckReport& Checker::Run() {
   }
   CheckKeepers();
   if (options_.data) CheckData();
+  TellLate();
   if (stopped_) return report_;
   ReportLost();
   for (const DriveStatus& drive : cluster_.Drives(cluster_.config().drive_timeout)) {
@@ -85,6 +101,12 @@ bool Checker::GoOn(std::string_view phase, double done) {
 
 void Checker::Report(Severity severity, std::string_view problem, std::string where,
                      std::string what) {
+  if (severity != Severity::kError && ++told_of_[std::string(problem)] > options_.most_told) {
+    CheckReport::Untold& untold = report_.untold[std::string(problem)];
+    untold.severity = severity;
+    ++untold.count;
+    return;
+  }
   report_.findings.push_back({severity, std::string(problem), std::move(where), std::move(what)});
 }
 
@@ -100,12 +122,19 @@ void Checker::ReadFacts() {
     if (!GoOn("reading inodes", static_cast<double>(group) / groups)) return;
     ReadRange(group, "I", "I" + end);
   }
+  facts_.SortInodes();
   for (uint32_t group = 0; group < groups; ++group) {
     if (!GoOn("reading names", static_cast<double>(group) / groups)) return;
+    const size_t first = facts_.entries.size();
     ReadRange(group, "", "H" + end);
     ReadRange(group, "J", end);
+    facts_.Settle(first);
   }
   for (std::string& why : growth_.FindMoved(records_, facts_.entries)) {
+    knows_all_names_ = false;
+    report_.not_checked.push_back(std::move(why));
+  }
+  for (std::string& why : settled_names_.PutBack(facts_)) {
     knows_all_names_ = false;
     report_.not_checked.push_back(std::move(why));
   }
@@ -144,9 +173,14 @@ void Checker::TakeRegister(uint32_t group, const std::string& key, const Registe
     const std::string name(reader.Rest());
     const auto entry = Entry::Decode(*value.value);
     if (entry.has_value()) {
-      EntryFact fact{id, name, entry->inode, entry->kind, group};
-      if (growth_.TakeEntry(cluster_.map(), fact, *entry))
+      EntryFact fact{.directory = id,
+                     .name = name,
+                     .inode = entry->inode,
+                     .kind = entry->kind,
+                     .group = group};
+      if (growth_.TakeEntry(cluster_.map(), *entry, fact)) {
         facts_.entries.push_back(std::move(fact));
+      }
     } else {
       knows_all_names_ = false;
       Report(Severity::kError, "damaged-entry", fmt::format("(inode {:016x})/{}", id, name),
@@ -187,16 +221,21 @@ void Checker::TakeInode(InodeId id, const RegisterValue& value) {
     keepers_.emplace(id, *inode.keeping);
     return;
   }
-  facts_.inodes.push_back({id, inode.kind, inode.links, inode.parent, stored.slot});
-  ++(inode.kind == FileKind::kDirectory ? report_.directories : report_.files);
-  if (inode.map) with_data_.push_back(id);
+  const bool is_directory = inode.kind == FileKind::kDirectory;
+  facts_.inodes.push_back({.id = id,
+                           .slot = stored.slot,
+                           .parent = is_directory ? inode.parent : 0,
+                           .links = inode.links,
+                           .kind = inode.kind,
+                           .has_data = inode.map.has_value()});
+  ++(is_directory ? report_.directories : report_.files);
+  if (inode.map) ++with_data_;
 }
 
 // ---- What is lost
 
 bool Checker::Knows(InodeId id) const {
-  return keepers_.contains(id) || damaged_.contains(id) ||
-         std::ranges::binary_search(facts_.inodes, id, {}, &InodeFact::id);
+  return keepers_.contains(id) || damaged_.contains(id) || facts_.Find(id) != nullptr;
 }
 
 // Those that entries or files name, or of which there are entries.
@@ -356,19 +395,6 @@ void Checker::Confirm(const Suspicion& suspicion) {
   confirmed_.push_back(suspicion);
 }
 
-Result<bool> Checker::IsBelowRoot(InodeId directory) {
-  std::set<InodeId> seen;
-  while (directory != kRootInode) {
-    if (!seen.insert(directory).second) return false;
-    const auto stored = TRY(names_.Find(directory));
-    if (!stored || stored->inode.kind != FileKind::kDirectory) return false;
-    if (stored->inode.IsMarkedByRename(directory)) return true;  // it is about to get another name
-    if (!TRY(names_.HasNameInParent(directory, stored->inode))) return false;
-    directory = stored->inode.parent;
-  }
-  return true;
-}
-
 Result<bool> Checker::IsStillSo(const Suspicion& suspicion) {
   std::optional<StoredInode> inode;
   if (suspicion.inode.id != 0) inode = TRY(names_.Find(suspicion.inode.id));
@@ -386,7 +412,7 @@ Result<bool> Checker::IsStillSo(const Suspicion& suspicion) {
     case TreeProblem::kWrongParent:
       return inode && same_names && !inode->inode.IsMarkedByRename(suspicion.inode.id) &&
              inode->inode.parent != suspicion.entries.front().directory;
-    case TreeProblem::kUnreachable: return inode && !TRY(IsBelowRoot(suspicion.inode.id));
+    case TreeProblem::kUnreachable: return inode && !TRY(IsBelowRoot(names_, suspicion.inode.id));
     case TreeProblem::kEntryOfNothing:
       return same_names && !TRY(records_.FindInode(suspicion.entries.front().inode));
     case TreeProblem::kEntryInNothing:

@@ -3,7 +3,9 @@
 // brings replicas of registers up to date.
 //
 // It may run beside clients at any time. It reads once more what looks wrong before it reports it,
-// so it does not report what only changed meanwhile. It keeps about 200 bytes per name in memory.
+// so it does not report what only changed meanwhile. It keeps some 40 bytes of memory for each
+// inode, and 100 more for each name but those that are the only one of a file (TreeFacts), which it
+// reads again where it has to tell them.
 //
 // Used by one thread.
 
@@ -23,6 +25,7 @@
 #include "fs/names/names.h"
 #include "upkeep/growth_facts.h"
 #include "upkeep/lost_inodes.h"
+#include "upkeep/settled_names.h"
 #include "upkeep/tree_check.h"
 
 namespace pinstripe {
@@ -66,6 +69,13 @@ struct CheckReport {
   std::map<DriveId, uint64_t> named_on_draining;
   bool knows_all_places = true;
   std::vector<Finding> findings;
+  // Findings that are not among them, by their problems: of those that are no errors, the first
+  // hundred thousand of each problem are.
+  struct Untold {
+    Severity severity = Severity::kShort;
+    uint64_t count = 0;
+  };
+  std::map<std::string, Untold> untold;
   uint64_t lost_inodes = 0;  // each is a finding, too
   // The places that could not be looked at, and why. Unless it is empty, nothing can be said to be
   // in order.
@@ -91,6 +101,7 @@ class Checker {
  public:
   struct Options {
     bool data = true;  // look for the shards, too
+    size_t most_told = 100'000;
     // Told now and then: what is being done, and how far it is (0..1).
     std::function<void(std::string_view phase, double done)> progress;
     // Asked then, too. It may wait. False: Run() ends soon, and says that not all was looked at.
@@ -115,9 +126,11 @@ class Checker {
   const std::map<InodeId, Status>& undecided_inodes() const { return undecided_; }
   bool MayBeLost(InodeId id) const { return lost_.contains(id) || undecided_.contains(id); }
 
-  // For whoever repairs them: files that have blocks, and blocks that lack shards or have some that
-  // are not at home.
-  const std::vector<InodeId>& files_with_data() const { return with_data_; }
+  // For whoever repairs them: those with data, the first `most` after this one, ascending: files,
+  // keepers, and objects that may be gone, which keepers have stripes of. All ids are more than 0.
+  std::vector<InodeId> WithData(InodeId after, size_t most) const;
+  uint64_t CountWithData() const { return with_data_ + more_data_.size(); }
+  // And blocks that lack shards or have some that are not at home.
   // Inodes that keep what several files share, old and settled or not, with the files that may
   // name them.
   const std::map<InodeId, Keeping>& keepers() const { return keepers_; }
@@ -125,12 +138,25 @@ class Checker {
   const std::vector<std::pair<InodeId, uint64_t>>& displaced_blocks() const { return displaced_; }
   // Directories that have grown, or do.
   const GrowthFacts& growth() const { return growth_; }
-  std::string Path(InodeId id) const { return PathOf(facts_, id); }
+  // Where something is in the tree. This reads names that were settled.
+  std::string Path(InodeId id) const { return Paths({id}).at(id); }
+  std::map<InodeId, std::string> Paths(const std::set<InodeId>& ids) const {
+    return settled_names_.Paths(facts_, ids);
+  }
   std::string Path(const EntryFact& entry) const { return PathOf(facts_, entry); }
 
  private:
   bool GoOn(std::string_view phase, double done);
   void Report(Severity severity, std::string_view problem, std::string where, std::string what);
+  // Of a file or a keeper. Its path is found out later, with others'.
+  struct Late {
+    InodeId id = 0;
+    Severity severity = Severity::kError;
+    std::string problem;
+    std::string what;
+  };
+  void ReportOf(InodeId id, Severity severity, std::string_view problem, std::string what);
+  void TellLate();
 
   void ReadFacts();
   void ReadRange(uint32_t group, std::string first, const std::string& last);
@@ -148,7 +174,6 @@ class Checker {
   void Confirm(const Suspicion& suspicion);
   // EIO and its kin when it cannot be found out.
   Result<bool> IsStillSo(const Suspicion& suspicion);
-  Result<bool> IsBelowRoot(InodeId directory);
 
   void CheckData();
   void CheckFile(InodeId id, StoredInode stored);
@@ -168,17 +193,14 @@ class Checker {
   };
   void CheckBlock(std::span<const OwnedBlock> owned);  // all of one object and number
   void CheckKeepers();
-  Result<bool> IsListed(InodeId file, InodeId keeper);
   void NotChecked(InodeId id, const Status& why);
   void SkipBlocks(InodeId id, uint64_t end);
   // The next stripe on the drives; null at the end.
   const ListedStripe* Peek();
-  bool IsDisplaced(uint64_t block, const BlockPlace& place);
   void NoteDraining(uint64_t block, const BlockPlace& place);
   void Use(InodeId id, const ListedStripe& stripe, const BlockPlace& place);
   void Unused(const ListedStripe& stripe, std::vector<ShardCopy> copies);
   void Suspect(InodeId id, uint64_t block);
-  Result<LackingBlock> Probe(InodeId id, uint64_t block, const BlockPlace& place);
   void ConfirmBlocks();
 
   Cluster& cluster_;
@@ -191,14 +213,17 @@ class Checker {
   bool knows_all_names_ = true;
   bool stopped_ = false;
   TreeFacts facts_;
-  std::vector<InodeId> with_data_;
-  std::set<InodeId> damaged_;  // inodes that cannot be understood
+  uint64_t with_data_ = 0;       // of the facts
+  std::set<InodeId> more_data_;  // see WithData(); what the facts do not have
+  std::set<InodeId> damaged_;    // inodes that cannot be understood
   std::map<InodeId, LostInode> lost_;
   std::map<InodeId, Status> undecided_;  // whether they are
   std::map<InodeId, Keeping> keepers_;
   std::map<InodeId, std::vector<InodeId>> keepers_of_;  // by their objects
   std::vector<std::pair<InodeId, InodeId>> sharing_;    // files, and the keepers that they name
   std::set<InodeId> told_;                              // files of which that was said
+  std::map<std::string, size_t> told_of_;               // findings, by their problems
+  std::vector<Late> late_;
   // The files of one pack come in any order.
   static constexpr size_t kMostKeepers = 20'000;
   KeeperMaps keeper_maps_{cluster_, records_, kMostKeepers};
@@ -211,6 +236,7 @@ class Checker {
   std::vector<std::pair<InodeId, uint64_t>> suspects_;  // blocks that seem to lack shards
   std::vector<std::pair<InodeId, uint64_t>> displaced_;
   GrowthFacts growth_;
+  mutable SettledNames settled_names_{cluster_, records_, growth_, options_.go_on};
   std::vector<LackingBlock> lacking_;  // of the suspects, those that do
 };
 

@@ -14,6 +14,7 @@ namespace pinstripe {
 namespace {
 
 constexpr uint64_t kBlocksAtOnce = 4096;
+constexpr size_t kLateAtOnce = 4096;  // findings whose paths are found out together
 // No Attempts: the last failure is the answer.
 constexpr int kMostLoads = 8;  // of the map of an inode that others change meanwhile
 
@@ -45,20 +46,76 @@ uint64_t MeasureStripes(StripeStore& store, const std::vector<ListedStripe>& str
   return static_cast<uint64_t>(bytes / measured * shards);
 }
 
-// A path; of a keeper, some of those whose blocks it keeps.
-std::string WhereOf(const TreeFacts& facts, const std::map<InodeId, Keeping>& keepers, InodeId id) {
-  constexpr size_t kMostPaths = 3;
-  const auto keeper = keepers.find(id);
-  if (keeper == keepers.end()) return PathOf(facts, id);
-  const std::vector<InodeId>& files = keeper->second.files;
-  std::vector<std::string> paths;
-  for (size_t i = 0; i < std::min(files.size(), kMostPaths); ++i) {
-    paths.push_back(PathOf(facts, files[i]));
+// Those that a finding about this inode names: itself, or some of those whose blocks it keeps.
+std::span<const InodeId> NamedFor(const InodeId& id, const Keeping* keeping) {
+  constexpr size_t kMost = 3;
+  if (keeping == nullptr) return {&id, 1};
+  return std::span(keeping->files).first(std::min(keeping->files.size(), kMost));
+}
+
+std::string WhereOf(InodeId id, const Keeping* keeping,
+                    const std::map<InodeId, std::string>& paths) {
+  std::vector<std::string> named;
+  for (const InodeId file : NamedFor(id, keeping)) named.push_back(paths.at(file));
+  if (keeping == nullptr) return named.front();
+  if (keeping->files.size() > named.size()) {
+    named.push_back(fmt::format("{} more", keeping->files.size() - named.size()));
   }
-  if (files.size() > kMostPaths) {
-    paths.push_back(fmt::format("{} more", files.size() - kMostPaths));
+  return fmt::format("(inode {:016x}, which keeps blocks of {})", id, fmt::join(named, ", "));
+}
+
+// Whether the keeper knows of the file. Also if the file does not share its blocks any more: both
+// may have changed since they were read.
+Result<bool> IsListed(Cluster& cluster, Records& records, InodeId file, InodeId keeper) {
+  const auto stored = TRY(records.FindInode(keeper));
+  const bool is_listed = stored && stored->inode.keeping &&
+                         std::ranges::binary_search(stored->inode.keeping->files, file);
+  if (is_listed) return true;
+  auto sharer = TRY(records.FindInode(file));
+  if (!sharer || !sharer->inode.map) return true;
+  TRY(LoadPages(cluster.stripes(), file, sharer->inode, 0, sharer->inode.map->blocks()));
+  return !sharer->inode.map->Keepers().contains(keeper);
+}
+
+// Of one stripe.
+bool IsDisplaced(Cluster& cluster, uint64_t block, const BlockPlace& place) {
+  const std::vector<StripePlace::Moved>& moved = place.place.moved;
+  if (moved.empty() && place.place.epoch == cluster.map().epoch) return false;
+  for (const StripePlace::Moved& one : moved) {
+    if (one.drive == 0) return true;
   }
-  return fmt::format("(inode {:016x}, which keeps blocks of {})", id, fmt::join(paths, ", "));
+  StripeStore& stripes = cluster.stripes();
+  const auto places = stripes.PlacesOf(place.IdOf(block), place.layout, place.place);
+  const auto homes = stripes.HomesOf(place.IdOf(block), place.layout);
+  return !places.has_value() || !homes.has_value() || *places != *homes;
+}
+
+// Asks for each shard of a block, and of its patches. The worst of these counts, as each of them
+// is needed.
+Result<LackingBlock> Probe(Cluster& cluster, const std::set<DriveId>& left_behind_drives,
+                           InodeId id, uint64_t block, const BlockPlace& place) {
+  LackingBlock lacking{.file = id, .block = block};
+  for (const BlockPlace& stripe : place.Stripes()) {
+    const auto presence = TRY(
+        cluster.stripes().Probe(stripe.IdOf(block), stripe.layout, stripe.stored, stripe.place));
+    const int all = stripe.layout.geometry().shards();
+    if (presence.present == all) continue;
+    const int k = stripe.layout.data_shards;
+    const bool is_first = lacking.all == 0;
+    const auto places =
+        TRY(cluster.stripes().PlacesOf(stripe.IdOf(block), stripe.layout, stripe.place));
+    const auto left_behind = static_cast<int>(std::ranges::count_if(
+        places, [&](DriveId drive) { return left_behind_drives.contains(drive); }));
+    lacking.missing += presence.missing + left_behind;
+    lacking.lost |= presence.present + presence.unknown < k;
+    lacking.out_of_reach |= presence.present + presence.unknown - left_behind < k;
+    if (is_first || presence.present - k < lacking.present - lacking.needed) {
+      lacking.present = presence.present;
+      lacking.needed = k;
+      lacking.all = all;
+    }
+  }
+  return lacking;
 }
 
 }  // namespace
@@ -66,19 +123,17 @@ std::string WhereOf(const TreeFacts& facts, const std::map<InodeId, Keeping>& ke
 void Checker::CheckData() {
   listing_.emplace(cluster_.runtime(), AllDrives(cluster_), ClusterPrefix(cluster_.config().name),
                    cluster_.config().drive_timeout);
-  std::sort(with_data_.begin(), with_data_.end());
-  std::vector<InodeId> objects = with_data_;  // an object may be gone, and its stripes shared
-  for (const auto& [object, keepers] : keepers_of_) objects.push_back(object);
-  std::sort(objects.begin(), objects.end());
-  objects.erase(std::unique(objects.begin(), objects.end()), objects.end());
-  for (size_t first = 0; first < objects.size(); first += Records::kMostAtOnce) {
+  InodeId last = 0;
+  for (uint64_t looked_at = 0;;) {
     if (!GoOn("looking for shards",
-              static_cast<double>(first) / static_cast<double>(objects.size()))) {
+              static_cast<double>(looked_at) /
+                  static_cast<double>(std::max<uint64_t>(1, CountWithData())))) {
       return;
     }
-    const size_t end = std::min(first + Records::kMostAtOnce, objects.size());
-    const std::vector<InodeId> ids(objects.begin() + static_cast<ptrdiff_t>(first),
-                                   objects.begin() + static_cast<ptrdiff_t>(end));
+    const std::vector<InodeId> ids = WithData(last, Records::kMostAtOnce);
+    if (ids.empty()) break;
+    looked_at += ids.size();
+    last = ids.back();
     const auto inodes = records_.FindInodes(ids);
     for (size_t i = 0; i < ids.size(); ++i) {
       std::vector<Owner> owners;
@@ -130,6 +185,24 @@ void Checker::CheckData() {
   ConfirmBlocks();
 }
 
+std::vector<InodeId> Checker::WithData(InodeId after, size_t most) const {
+  std::vector<InodeId> ids;
+  auto fact = std::ranges::upper_bound(facts_.inodes, after, {}, &InodeFact::id);
+  auto more = more_data_.upper_bound(after);
+  while (ids.size() < most) {
+    while (fact != facts_.inodes.end() && !fact->has_data) ++fact;
+    const bool has_fact = fact != facts_.inodes.end();
+    const bool has_more = more != more_data_.end();
+    if (!has_fact && !has_more) break;
+    const bool is_next = has_fact && (!has_more || fact->id <= *more);
+    const InodeId id = is_next ? fact->id : *more;
+    if (is_next) ++fact;
+    if (has_more && *more == id) ++more;
+    ids.push_back(id);
+  }
+  return ids;
+}
+
 const ListedStripe* Checker::Peek() {
   if (at_ == page_.size()) {
     page_ = listing_->Next();
@@ -156,9 +229,9 @@ void Checker::CheckFile(InodeId id, StoredInode stored) {
         continue;
       }
       report_.knows_all_places = false;
-      Report(Severity::kError, "lost-map-page", PathOf(facts_, id),
-             fmt::format("where the blocks from {} to {} are: {}", part->first, part->end() - 1,
-                         loaded.message()));
+      ReportOf(id, Severity::kError, "lost-map-page",
+               fmt::format("where the blocks from {} to {} are: {}", part->first, part->end() - 1,
+                           loaded.message()));
       SkipBlocks(id, part->end());
       block = part->end();
       continue;
@@ -207,7 +280,8 @@ void Checker::CheckBlock(std::span<const OwnedBlock> owned) {
     ++report_.blocks;
     const std::vector<BlockPlace> stripes = one.place.Stripes();
     report_.patches += stripes.size() - 1;
-    if (std::ranges::any_of(stripes, [&](const auto& each) { return IsDisplaced(block, each); })) {
+    if (std::ranges::any_of(stripes,
+                            [&](const auto& each) { return IsDisplaced(cluster_, block, each); })) {
       displaced_.emplace_back(one.id, block);
       ++report_.displaced_blocks;
     }
@@ -233,6 +307,32 @@ void Checker::CheckBlock(std::span<const OwnedBlock> owned) {
   for (const auto& [id, stripe] : expected) Suspect(id, block);
 }
 
+void Checker::ReportOf(InodeId id, Severity severity, std::string_view problem, std::string what) {
+  late_.push_back({id, severity, std::string(problem), std::move(what)});
+  if (late_.size() == kLateAtOnce) TellLate();
+}
+
+void Checker::TellLate() {
+  const std::vector<Late> late = std::exchange(late_, {});
+  const auto keeping = [this](InodeId id) {
+    const auto keeper = keepers_.find(id);
+    return keeper == keepers_.end() ? nullptr : &keeper->second;
+  };
+  const auto is_told = [this](const Late& one) {
+    return one.severity == Severity::kError || told_of_[one.problem] < options_.most_told;
+  };
+  std::set<InodeId> ids;
+  for (const Late& one : late) {
+    if (!is_told(one)) continue;
+    for (const InodeId named : NamedFor(one.id, keeping(one.id))) ids.insert(named);
+  }
+  const std::map<InodeId, std::string> paths = Paths(ids);
+  for (const Late& one : late) {
+    std::string where = is_told(one) ? WhereOf(one.id, keeping(one.id), paths) : std::string();
+    Report(one.severity, one.problem, std::move(where), one.what);
+  }
+}
+
 // ---- What several files share
 
 void Checker::NotChecked(InodeId id, const Status& why) {
@@ -252,33 +352,25 @@ void Checker::CheckKeepers() {
     }
     if (!keeps) continue;
     if (keeping.object != id) keepers_of_[keeping.object].push_back(id);
-    with_data_.push_back(id);
+    for (const InodeId each : {id, keeping.object}) {
+      const InodeFact* const fact = facts_.Find(each);
+      if (fact == nullptr || !fact->has_data) more_data_.insert(each);
+    }
   }
   for (const auto& [file, keeper] : sharing_) {
     const auto found = keepers_.find(keeper);
     if (found != keepers_.end() && std::ranges::binary_search(found->second.files, file)) continue;
-    const Result<bool> listed = IsListed(file, keeper);
+    const Result<bool> listed = IsListed(cluster_, records_, file, keeper);
     if (!listed.has_value()) {
       NotChecked(file, listed.error());
     } else if (!*listed && told_.insert(file).second) {
-      Report(Severity::kError, "lost-shared-blocks", PathOf(facts_, file),
-             fmt::format("inode {:016x}, which should keep blocks that it shares, is gone, or does "
-                         "not know of it",
-                         keeper));
+      ReportOf(
+          file, Severity::kError, "lost-shared-blocks",
+          fmt::format("inode {:016x}, which should keep blocks that it shares, is gone, or does "
+                      "not know of it",
+                      keeper));
     }
   }
-}
-
-// Or it does not share its blocks, as it may have come to do or not while all was read.
-Result<bool> Checker::IsListed(InodeId file, InodeId keeper) {
-  const auto stored = TRY(records_.FindInode(keeper));
-  const bool is_listed = stored && stored->inode.keeping &&
-                         std::ranges::binary_search(stored->inode.keeping->files, file);
-  if (is_listed) return true;
-  auto sharer = TRY(records_.FindInode(file));
-  if (!sharer || !sharer->inode.map) return true;
-  TRY(LoadPages(cluster_.stripes(), file, sharer->inode, 0, sharer->inode.map->blocks()));
-  return !sharer->inode.map->Keepers().contains(keeper);
 }
 
 void Checker::CheckSharedBlock(InodeId id, uint64_t block, const BlockPlace& place) {
@@ -297,8 +389,8 @@ void Checker::CheckSharedBlock(InodeId id, uint64_t block, const BlockPlace& pla
   if (const auto keeper = records_.FindInode(place.object); !keeper.has_value()) {
     return NotChecked(id, keeper.error());
   }
-  Report(Severity::kError, "lost-shared-blocks", PathOf(facts_, id),
-         fmt::format("block {}: {}", block, again.error().message()));
+  ReportOf(id, Severity::kError, "lost-shared-blocks",
+           fmt::format("block {}: {}", block, again.error().message()));
 }
 
 Status Checker::LoadOwner(Owner& owner, uint64_t first, uint64_t end) {
@@ -337,8 +429,8 @@ void Checker::CheckObject(InodeId object, std::vector<Owner> owners) {
       if (!loaded.ok()) {
         lost = true;
         report_.knows_all_places = false;
-        Report(Severity::kError, "lost-map-page", PathOf(facts_, owner.id),
-               fmt::format("where the blocks from {} on are: {}", block, loaded.message()));
+        ReportOf(owner.id, Severity::kError, "lost-map-page",
+                 fmt::format("where the blocks from {} on are: {}", block, loaded.message()));
         continue;
       }
       if (part_of() == nullptr) continue;
@@ -397,19 +489,6 @@ void Checker::CheckObject(InodeId object, std::vector<Owner> owners) {
   }
 }
 
-// For one stripe.
-bool Checker::IsDisplaced(uint64_t block, const BlockPlace& place) {
-  const std::vector<StripePlace::Moved>& moved = place.place.moved;
-  if (moved.empty() && place.place.epoch == cluster_.map().epoch) return false;
-  for (const StripePlace::Moved& one : moved) {
-    if (one.drive == 0) return true;
-  }
-  StripeStore& stripes = cluster_.stripes();
-  const auto places = stripes.PlacesOf(place.IdOf(block), place.layout, place.place);
-  const auto homes = stripes.HomesOf(place.IdOf(block), place.layout);
-  return !places.has_value() || !homes.has_value() || *places != *homes;
-}
-
 void Checker::NoteDraining(uint64_t block, const BlockPlace& place) {
   if (draining_.empty()) return;
   const auto places = cluster_.stripes().PlacesOf(place.IdOf(block), place.layout, place.place);
@@ -460,42 +539,29 @@ void Checker::Suspect(InodeId id, uint64_t block) {
   if (suspects_.empty() || suspects_.back() != suspect) suspects_.push_back(suspect);
 }
 
-// Asks for each shard of a block, and of its patches. The worst of these counts, as each of them
-// is needed.
-Result<LackingBlock> Checker::Probe(InodeId id, uint64_t block, const BlockPlace& place) {
-  LackingBlock lacking{.file = id, .block = block};
-  for (const BlockPlace& stripe : place.Stripes()) {
-    const auto presence = TRY(
-        cluster_.stripes().Probe(stripe.IdOf(block), stripe.layout, stripe.stored, stripe.place));
-    const int all = stripe.layout.geometry().shards();
-    if (presence.present == all) continue;
-    const int k = stripe.layout.data_shards;
-    const bool is_first = lacking.all == 0;
-    const auto places =
-        TRY(cluster_.stripes().PlacesOf(stripe.IdOf(block), stripe.layout, stripe.place));
-    const auto left_behind = static_cast<int>(std::ranges::count_if(
-        places, [this](DriveId drive) { return left_behind_.contains(drive); }));
-    lacking.missing += presence.missing + left_behind;
-    lacking.lost |= presence.present + presence.unknown < k;
-    lacking.out_of_reach |= presence.present + presence.unknown - left_behind < k;
-    if (is_first || presence.present - k < lacking.present - lacking.needed) {
-      lacking.present = presence.present;
-      lacking.needed = k;
-      lacking.all = all;
-    }
-  }
-  return lacking;
-}
-
 // Asks for each shard of what seemed to lack some, where the file has them now.
 void Checker::ConfirmBlocks() {
   struct Lacking {
+    InodeId id = 0;
     uint64_t short_blocks = 0;
     uint64_t lost_blocks = 0;
     uint64_t blocks_out_of_reach = 0;
     std::string first;
   };
-  std::map<InodeId, Lacking> files;
+  Lacking file;
+  const auto tell = [&] {
+    const auto report = [&](Severity severity, std::string_view problem, uint64_t blocks) {
+      if (blocks == 0) return;
+      ReportOf(file.id, severity, problem,
+               fmt::format("{} block{}; {}", blocks, blocks == 1 ? "" : "s", file.first));
+    };
+    report(Severity::kError, "lost-data", file.lost_blocks);
+    report(Severity::kError, "out-of-reach", file.blocks_out_of_reach);
+    report(Severity::kShort, "short-of-shards", file.short_blocks);
+  };
+  std::ranges::sort(suspects_);
+  suspects_.erase(std::unique(suspects_.begin(), suspects_.end()), suspects_.end());
+  lacking_.reserve(suspects_.size());
   std::optional<StoredInode> stored;
   for (size_t i = 0; i < suspects_.size(); ++i) {
     const auto& [id, block] = suspects_[i];
@@ -522,9 +588,12 @@ void Checker::ConfirmBlocks() {
     }
     const std::optional<BlockPlace>& place = *found;
     if (!place || place->shared) continue;
-    const Result<LackingBlock> probed = Probe(id, block, *place);
-    Lacking& lacking = files[id];
+    const Result<LackingBlock> probed = Probe(cluster_, left_behind_, id, block, *place);
     if (probed.has_value() && probed->all == 0) continue;
+    if (file.id != id) {
+      tell();
+      file = {.id = id};
+    }
     if (probed.has_value()) lacking_.push_back(*probed);
     const auto page = PageNumber::From(block);
     const std::string which = page ? fmt::format("map page of block {}", page->first_block())
@@ -532,26 +601,17 @@ void Checker::ConfirmBlocks() {
     std::string what = probed.has_value() ? fmt::format("{}: {} of {} shards are there", which,
                                                         probed->present, probed->all)
                                           : std::string(probed.error().message());
-    if (lacking.first.empty()) lacking.first = std::move(what);
+    if (file.first.empty()) file.first = std::move(what);
     if (!probed.has_value() || probed->lost) {
-      ++lacking.lost_blocks;
+      ++file.lost_blocks;
     } else if (probed->out_of_reach) {
-      ++lacking.blocks_out_of_reach;
+      ++file.blocks_out_of_reach;
     } else if (probed->missing > 0) {
-      ++lacking.short_blocks;
+      ++file.short_blocks;
     }
   }
-  for (const auto& [id, lacking] : files) {
-    const auto report = [&, id = id, &lacking = lacking](
-                            Severity severity, std::string_view problem, uint64_t blocks) {
-      if (blocks == 0) return;
-      Report(severity, problem, WhereOf(facts_, keepers_, id),
-             fmt::format("{} block{}; {}", blocks, blocks == 1 ? "" : "s", lacking.first));
-    };
-    report(Severity::kError, "lost-data", lacking.lost_blocks);
-    report(Severity::kError, "out-of-reach", lacking.blocks_out_of_reach);
-    report(Severity::kShort, "short-of-shards", lacking.short_blocks);
-  }
+  tell();
+  suspects_ = {};
 }
 
 }  // namespace pinstripe

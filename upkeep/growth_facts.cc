@@ -11,18 +11,25 @@ void GrowthFacts::TakeDirectory(InodeId id, const DirectoryParts& parts) {
   if (parts.bits != 0) grown_.emplace(id, parts);
 }
 
-bool GrowthFacts::TakeEntry(const DriveMap& map, const EntryFact& fact, const Entry& entry) {
+bool GrowthFacts::TakeEntry(const DriveMap& map, const Entry& entry, EntryFact& fact) {
   const auto grown = grown_.find(fact.directory);
-  if (grown != grown_.end() && grown->second.stage != DirectoryParts::Stage::kMoving) {
-    const uint32_t part = PartOf(fact.name, grown->second.bits);
-    // What is left of it where it was is not a name any more.
-    if (fact.group != GroupOfPart(map, fact.directory, part)) return false;
-  }
+  const bool is_spread =
+      grown != grown_.end() && grown->second.stage != DirectoryParts::Stage::kMoving;
+  // What is left of it where it was is not a name any more.
+  if (is_spread && fact.group != GroupOf(map, fact.directory, fact.name)) return false;
   const bool is_at_home = fact.group == GroupOfRegisters(map, fact.directory);
   if (!is_at_home || entry.move != Entry::Move::kNone) seem_grown_.insert(fact.directory);
+  fact.is_in_place =
+      entry.move == Entry::Move::kNone && (is_spread || (is_at_home && grown == grown_.end()));
   if (entry.move != Entry::Move::kMoved) return true;
   moved_.push_back(fact);
   return false;
+}
+
+uint32_t GrowthFacts::GroupOf(const DriveMap& map, InodeId directory, std::string_view name) const {
+  const auto grown = grown_.find(directory);
+  if (grown == grown_.end()) return GroupOfRegisters(map, directory);
+  return GroupOfPart(map, directory, PartOf(name, grown->second.bits));
 }
 
 std::vector<std::string> GrowthFacts::FindMoved(Records& records,

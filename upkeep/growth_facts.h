@@ -21,11 +21,14 @@ class GrowthFacts {
  public:
   // All directories before any entry.
   void TakeDirectory(InodeId id, const DirectoryParts& parts);
-  // Whether it is a name, as it was read there.
-  bool TakeEntry(const DriveMap& map, const EntryFact& fact, const Entry& entry);
+  // Whether it is a name, as it was read there. Says whether it is in place.
+  bool TakeEntry(const DriveMap& map, const Entry& entry, EntryFact& fact);
   // Looks up those that say that they were moved, in directories that are there, once all was read.
   // What cannot be: why.
   std::vector<std::string> FindMoved(Records& records, std::vector<EntryFact>& entries) const;
+
+  // Where a name lies that is in place.
+  uint32_t GroupOf(const DriveMap& map, InodeId directory, std::string_view name) const;
 
   // As they were found.
   const std::map<InodeId, DirectoryParts>& grown() const { return grown_; }

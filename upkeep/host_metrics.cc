@@ -65,7 +65,8 @@ void AddDrives(Cluster& cluster, MetricsPage& page) {
     const bool is_known = config != configured.end() && !config->second->addresses.empty();
     labels.emplace_back("address", is_known ? config->second->addresses.front() : "");
     labels.emplace_back("domain", one.domain);
-    page.Gauge("pinstripe_client_drive_up", "1: the drive can be reached from here.",
+    page.Gauge("pinstripe_client_drive_up",
+               "1: the drive could be reached from here, when it was asked last.",
                drive != nullptr && drive->IsUp() ? 1 : 0, labels);
     page.Counter("pinstripe_client_drive_losses_total", "How often the drive was lost.",
                  drive == nullptr ? 0 : drive->CountLosses(), labels);

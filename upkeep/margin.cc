@@ -91,6 +91,7 @@ class Count {
 
   void CountNames() {
     Placement& placement = *question_.placements.back();
+    if (placement.names().OnEngine()) return;  // no drive has a part of them
     ForGroups(newest_, [&](uint32_t group) {
       std::vector<DriveId> homes = placement.RegisterHomes(group);
       const size_t majority = homes.size() / 2 + 1;

@@ -18,13 +18,15 @@ constexpr size_t kMostFailures = 20;
 constexpr int kMostAttempts = 16;
 constexpr Duration kProgressEvery = std::chrono::milliseconds(250);
 constexpr double kThrottleLook = 1;  // seconds
+// Few enough for memory. Many enough that a very large file does not keep one thread busy with the
+// last of them for long.
+constexpr size_t kTasksAtOnce = 50'000;
 
 }  // namespace
 
 // Tasks, and the threads that take them.
 struct Repairer::Work {
   std::vector<Task> tasks;
-  std::vector<std::string> paths;  // of the tasks
   std::shared_ptr<Signal> done;
   Mutex mutex;
   std::vector<bool> taken GUARDED_BY(mutex);  // of the tasks
@@ -62,21 +64,23 @@ const RepairReport& Repairer::Run() {
     report_.check = checker.Run();
     if (!GoOn()) return report_;
     listed_lacking_.clear();
+    listed_lacking_.reserve(checker.lacking_blocks().size());
     for (const LackingBlock& lacking : checker.lacking_blocks()) {
-      if (lacking.missing > 0) listed_lacking_.emplace(lacking.file, lacking.block);
+      if (lacking.missing > 0) listed_lacking_.emplace_back(lacking.file, lacking.block);
     }
+    std::ranges::sort(listed_lacking_);
     if (first && (options_.read_all || !options_.without.empty())) {
       first = false;
-      Process(AllBlocks(checker), options_.read_all ? "scrubbing" : "moving", checker);
+      ProcessAll(checker);
       if (cancelled_) return report_;
       if (options_.dry_run) break;
       continue;  // and look what there is now
     }
     first = false;
-    std::vector<Task> tasks = FindTasks(checker);
-    if (tasks.empty()) break;
+    const std::vector<Found> found = FindLacking(checker);
+    if (found.empty()) break;
     const uint64_t before = report_.progress;
-    Process(std::move(tasks), "repairing", checker);
+    Process(found, checker);
     if (cancelled_) return report_;
     if (options_.dry_run || report_.progress == before) break;
   }
@@ -104,45 +108,81 @@ void Repairer::RetireDrained() {
 
 // ---- What there is to do
 
-std::vector<Repairer::Task> Repairer::FindTasks(const Checker& checker) {
-  // Those come first that can lose the fewest further shards; those that are whole come last.
+// Those come first that can lose the fewest further shards; those that are whole come last.
+std::vector<Repairer::Found> Repairer::FindLacking(const Checker& checker) {
   constexpr int kWhole = INT32_MAX;
-  std::map<std::tuple<int, InodeId, uint64_t>, std::vector<uint64_t>> by_danger;
-  std::set<std::pair<InodeId, uint64_t>> known;
-  const auto add = [&](int left, InodeId file, uint64_t block) {
-    if (!known.emplace(file, block).second) return;
-    by_danger[{left, file, block / kBlocksOfATask}].push_back(block);
-  };
+  std::vector<Found> found;
+  found.reserve(checker.lacking_blocks().size() + checker.displaced_blocks().size());
   for (const LackingBlock& lacking : checker.lacking_blocks()) {
     if (lacking.missing == 0 && options_.without.empty()) continue;  // its drives may come back
-    add(lacking.present - lacking.needed, lacking.file, lacking.block);
+    found.push_back({lacking.present - lacking.needed, lacking.file, lacking.block});
   }
-  for (const auto& [file, block] : checker.displaced_blocks()) add(kWhole, file, block);
-  std::vector<Task> tasks;
-  for (auto& [key, blocks] : by_danger) tasks.push_back({std::get<1>(key), std::move(blocks)});
-  return tasks;
+  for (const auto& [file, block] : checker.displaced_blocks()) {
+    found.push_back({kWhole, file, block});
+  }
+  // Of one that is found in both ways, the first counts.
+  const auto place = [](const Found& one) { return std::tie(one.file, one.block, one.left); };
+  std::ranges::sort(found, {}, place);
+  const auto is_same = [](const Found& a, const Found& b) {
+    return std::pair(a.file, a.block) == std::pair(b.file, b.block);
+  };
+  found.erase(std::unique(found.begin(), found.end(), is_same), found.end());
+  const auto danger = [](const Found& one) { return std::tie(one.left, one.file, one.block); };
+  std::ranges::sort(found, {}, danger);
+  return found;
 }
 
-std::vector<Repairer::Task> Repairer::AllBlocks(const Checker& checker) {
+void Repairer::Process(const std::vector<Found>& found, const Checker& checker) {
+  const auto all = static_cast<double>(found.size());
+  for (size_t next = 0; next < found.size() && !cancelled_;) {
+    const size_t begin = next;
+    std::vector<Task> tasks;
+    for (; next < found.size(); ++next) {
+      const Found& one = found[next];
+      const Found* const before = next == begin ? nullptr : &found[next - 1];
+      const bool is_same = before != nullptr && before->left == one.left &&
+                           before->file == one.file &&
+                           before->block / kBlocksOfATask == one.block / kBlocksOfATask;
+      if (!is_same && tasks.size() == kTasksAtOnce) break;
+      if (!is_same) tasks.push_back({one.file, {}});
+      tasks.back().blocks.push_back(one.block);
+    }
+    const Share share{static_cast<double>(begin) / all, static_cast<double>(next) / all};
+    Process(std::move(tasks), "repairing", share, checker);
+  }
+}
+
+void Repairer::ProcessAll(const Checker& checker) {
+  const auto all = static_cast<double>(std::max<uint64_t>(1, checker.CountWithData()));
+  InodeId last = 0;
+  double done = 0;
+  for (bool more = true; more && !cancelled_;) {
+    Share share{done / all, 1};
+    std::vector<Task> tasks;
+    while (more && tasks.size() < kTasksAtOnce) {
+      const std::vector<InodeId> files = checker.WithData(last, Records::kMostAtOnce);
+      AddFiles(files, tasks);
+      more = !files.empty();
+      if (more) last = files.back();
+      done += static_cast<double>(files.size());
+    }
+    share.to = done / all;
+    Process(std::move(tasks), options_.read_all ? "scrubbing" : "moving", share, checker);
+  }
+}
+
+void Repairer::AddFiles(const std::vector<InodeId>& files, std::vector<Task>& tasks) {
   // For a scrub all of them, else those that have something on a drive that is to be left.
   const Wanted wanted = [this](uint64_t block, const BlockPlace& place) {
     return options_.read_all || IsToMove(place, block);
   };
-  std::vector<Task> tasks;
-  const std::vector<InodeId>& files = checker.files_with_data();
-  for (size_t first = 0; first < files.size(); first += Records::kMostAtOnce) {
-    const size_t end = std::min(first + Records::kMostAtOnce, files.size());
-    const std::vector<InodeId> ids(files.begin() + static_cast<ptrdiff_t>(first),
-                                   files.begin() + static_cast<ptrdiff_t>(end));
-    const auto inodes = records_.FindInodes(ids);
-    for (size_t i = 0; i < ids.size(); ++i) {
-      // The check has told what cannot be read.
-      if (!inodes[i].has_value() || !*inodes[i] || !(*inodes[i])->inode.map) continue;
-      // The check has told of a page that cannot be read.
-      (void)AddBlocks(ids[i], (*inodes[i])->inode, wanted, tasks);
-    }
+  const auto inodes = records_.FindInodes(files);
+  for (size_t i = 0; i < files.size(); ++i) {
+    // The check has told what cannot be read.
+    if (!inodes[i].has_value() || !*inodes[i] || !(*inodes[i])->inode.map) continue;
+    // The check has told of a page that cannot be read.
+    (void)AddBlocks(files[i], (*inodes[i])->inode, wanted, tasks);
   }
-  return tasks;
 }
 
 Status Repairer::AddBlocks(InodeId file, Inode inode, const Wanted& wanted,
@@ -225,10 +265,13 @@ Result<Repairer::Mended> Repairer::MendFile(InodeId file, std::set<DriveId>& dri
   TRY(look());
   if (tasks.empty()) return mended;
   const uint64_t before = report_.progress;
-  const std::string path = fmt::format("inode {:016x}", file);
   for (const Task& task : std::exchange(tasks, {})) {
     if (cancelled_) return Fail(ECANCELED, "the process ends");
-    TRY(RepairBlocks(task, path));
+    const Status repaired = RepairBlocks(task);
+    TellWhatWasNoted([&](const std::set<InodeId>&) {
+      return std::map<InodeId, std::string>{{file, fmt::format("inode {:016x}", file)}};
+    });
+    TRY(repaired);
   }
   mended.lacking = 0;
   drives_needed.clear();
@@ -239,15 +282,13 @@ Result<Repairer::Mended> Repairer::MendFile(InodeId file, std::set<DriveId>& dri
 
 // ---- Doing it
 
-void Repairer::Process(std::vector<Task> tasks, std::string_view phase, const Checker& checker) {
+void Repairer::Process(std::vector<Task> tasks, std::string_view phase, const Share& share,
+                       const Checker& checker) {
   if (tasks.empty()) return;
   Runtime& runtime = cluster_.runtime();
   const auto work = std::make_shared<Work>();
   double blocks = 0;
-  for (const Task& task : tasks) {
-    work->paths.push_back(checker.Path(task.file));
-    blocks += static_cast<double>(task.blocks.size());
-  }
+  for (const Task& task : tasks) blocks += static_cast<double>(task.blocks.size());
   const uint64_t blocks_before = report_.blocks;
   work->tasks = std::move(tasks);
   work->done = runtime.NewSignal();
@@ -265,7 +306,7 @@ void Repairer::Process(std::vector<Task> tasks, std::string_view phase, const Ch
     work->done->WaitUntil(runtime.Now() + kProgressEvery);
     {
       const MutexLock lock(work->mutex);
-      if (work->threads == 0) return;
+      if (work->threads == 0) break;
     }
     uint64_t bytes = 0;
     double done = 0;
@@ -275,8 +316,12 @@ void Repairer::Process(std::vector<Task> tasks, std::string_view phase, const Ch
       done = static_cast<double>(report_.blocks - blocks_before);
     }
     // Some are looked at more than once, where somebody changes their file.
-    if (options_.progress) options_.progress(phase, std::min(done / blocks, 1.0), bytes);
+    const double part = std::min(done / blocks, 1.0);
+    if (options_.progress) {
+      options_.progress(phase, share.from + (share.to - share.from) * part, bytes);
+    }
   }
+  TellWhatWasNoted([&checker](const std::set<InodeId>& files) { return checker.Paths(files); });
 }
 
 void Repairer::WorkOff(Work& work) {
@@ -284,8 +329,9 @@ void Repairer::WorkOff(Work& work) {
   // A thread that works on a file takes the rest of its tasks, too.
   while (const std::optional<size_t> number = work.Take()) {
     lock.Unlock();
-    const Status status = RepairBlocks(work.tasks[*number], work.paths[*number]);
-    if (!status.ok()) NoteFailure(work.paths[*number], status);
+    const Task& task = work.tasks[*number];
+    const Status status = RepairBlocks(task);
+    if (!status.ok()) NoteFailure(task.file, status);
     lock.Lock();
     work.busy.erase(work.tasks[*number].file);
   }
@@ -294,7 +340,7 @@ void Repairer::WorkOff(Work& work) {
 
 // The inode is changed only if it is as it was before any shard was written. So whoever changes it
 // in between, a collection that takes these copies for strays above all, has them written again.
-Status Repairer::RepairBlocks(const Task& task, const std::string& path) {
+Status Repairer::RepairBlocks(const Task& task) {
   Task left = task;
   for (Attempts attempts(kMostAttempts); attempts.Next();) {
     std::optional<StoredInode> stored = TRY(names_.Find(task.file));
@@ -303,9 +349,9 @@ Status Repairer::RepairBlocks(const Task& task, const std::string& path) {
     std::vector<uint64_t> again;
     for (const uint64_t block : left.blocks) {
       if (!GoOn()) break;
-      const Result<bool> done = RepairBlock(task, path, stored->inode, block, moved);
+      const Result<bool> done = RepairBlock(task, stored->inode, block, moved);
       if (!done.has_value()) {
-        NoteFailure(path, done.error());
+        NoteFailure(task.file, done.error());
       } else if (!*done) {
         again.push_back(block);
       }
@@ -323,15 +369,15 @@ Status Repairer::RepairBlocks(const Task& task, const std::string& path) {
   return Fail(EIO, "its inode was changed {} times in between", kMostAttempts);
 }
 
-Result<bool> Repairer::RepairBlock(const Task& task, const std::string& path, Inode& inode,
-                                   uint64_t block, std::vector<Moved>& moved) {
+Result<bool> Repairer::RepairBlock(const Task& task, Inode& inode, uint64_t block,
+                                   std::vector<Moved>& moved) {
   const auto found = FindStripe(cluster_.stripes(), task.file, inode, block);
   if (!found.has_value() && !IsStillSo(task.file, block, nullptr)) return false;
   const auto& place = TRY(found);
   if (!place || place->shared) return true;  // there is no such block any more
   Status why;
   for (const BlockPlace& stripe : place->Stripes()) {
-    const Result<bool> repaired = RepairStripe(task.file, path, block, stripe, moved);
+    const Result<bool> repaired = RepairStripe(task.file, block, stripe, moved);
     if (repaired.has_value() && !*repaired) return false;
     if (!repaired.has_value() && why.ok()) why = repaired.error();
   }
@@ -364,8 +410,8 @@ bool Repairer::IsStillSo(InodeId file, uint64_t block, const BlockPlace* stripe)
 }
 
 // A block's own, or a patch. The error says why it is not whole; false as for RepairBlock().
-Result<bool> Repairer::RepairStripe(InodeId file, const std::string& path, uint64_t block,
-                                    const BlockPlace& place, std::vector<Moved>& moved) {
+Result<bool> Repairer::RepairStripe(InodeId file, uint64_t block, const BlockPlace& place,
+                                    std::vector<Moved>& moved) {
   std::set<DriveId> without = cluster_.DrivesLeftBehind();
   without.insert(options_.without.begin(), options_.without.end());
   const StripeRepair repair = TRY(cluster_.stripes().Repair({.id = place.IdOf(block),
@@ -382,20 +428,18 @@ Result<bool> Repairer::RepairStripe(InodeId file, const std::string& path, uint6
   if ((!whole || contradicts) && !IsStillSo(file, block, &place)) return false;
   Note(repair);
   if (repair.lost || contradicts) {
-    const std::string where = fmt::format("{}: block {}", path, block);
+    const std::string which = fmt::format("block {}", block);
     const MutexLock lock(mutex_);
-    if (repair.lost && std::ranges::find(report_.lost, where) == report_.lost.end()) {
-      report_.lost.push_back(where);
-    }
-    if (repair.inconsistent) report_.inconsistent.push_back(where);
+    if (repair.lost) told_.push_back({file, which, &RepairReport::lost});
+    if (repair.inconsistent) told_.push_back({file, which, &RepairReport::inconsistent});
     for (const std::string& shard : repair.contradicted) {
-      report_.contradicted.push_back(fmt::format("{}: {}", where, shard));
+      told_.push_back({file, fmt::format("{}: {}", which, shard), &RepairReport::contradicted});
     }
   }
   if (repair.place != place.place && !options_.dry_run) moved.push_back({block, place, repair});
   Throttle(repair.bytes_read + repair.bytes_written);
   if (whole) return true;
-  if (repair.damaged > 0 || !listed_lacking_.contains({file, block})) {
+  if (repair.damaged > 0 || !std::ranges::binary_search(listed_lacking_, std::pair(file, block))) {
     const MutexLock lock(mutex_);
     report_.found_by_reading.emplace(file, block);
     if (repair.lost) report_.lost_by_reading.emplace(file, block);
@@ -511,10 +555,29 @@ void Repairer::Note(const StripeRepair& repair) {
   if (repair.written > 0) ++report_.progress;
 }
 
-void Repairer::NoteFailure(const std::string& path, const Status& why) {
+void Repairer::NoteFailure(InodeId file, const Status& why) {
   const MutexLock lock(mutex_);
-  if (report_.failures.size() >= kMostFailures) return;
-  report_.failures.push_back(fmt::format("{}: {}", path, why.message()));
+  if (++failures_ > kMostFailures) return;
+  told_.push_back({file, std::string(why.message()), &RepairReport::failures});
+}
+
+void Repairer::TellWhatWasNoted(const Paths& paths) {
+  std::vector<Told> told;
+  {
+    const MutexLock lock(mutex_);
+    told.swap(told_);
+  }
+  std::set<InodeId> files;
+  for (const Told& one : told) files.insert(one.file);
+  const std::map<InodeId, std::string> places = paths(files);
+  const MutexLock lock(mutex_);
+  for (const Told& one : told) {
+    std::vector<std::string>& list = report_.*one.list;
+    std::string words = fmt::format("{}: {}", places.at(one.file), one.words);
+    // Each pass meets what is lost.
+    if (one.list == &RepairReport::lost && std::ranges::find(list, words) != list.end()) continue;
+    list.push_back(std::move(words));
+  }
 }
 
 // False: it is to end.

@@ -109,29 +109,53 @@ class Repairer {
   };
   struct Work;
 
+  // A block that the check has found to lack something: `left` further shards may be lost.
+  struct Found {
+    int left = 0;
+    InodeId file = 0;
+    uint64_t block = 0;
+  };
+  // The part of all work that some of it is.
+  struct Share {
+    double from = 0;  // 0..1
+    double to = 1;
+  };
+  // Something to tell of a file: what comes after its path, and in which list of the report.
+  struct Told {
+    InodeId file = 0;
+    std::string words;
+    std::vector<std::string> RepairReport::*list = nullptr;
+  };
+
   void RetireDrained();
-  std::vector<Task> FindTasks(const Checker& checker);
-  std::vector<Task> AllBlocks(const Checker& checker);
+  std::vector<Found> FindLacking(const Checker& checker);
+  void ProcessAll(const Checker& checker);
+  void Process(const std::vector<Found>& found, const Checker& checker);
+  void AddFiles(const std::vector<InodeId>& files, std::vector<Task>& tasks);
   using Wanted = std::function<bool(uint64_t block, const BlockPlace& place)>;
   // The first reason why a page of its map could not be read; all others are looked at.
   Status AddBlocks(InodeId file, Inode inode, const Wanted& wanted, std::vector<Task>& tasks);
   std::set<DriveId> HomesOfMoved(uint64_t block, const BlockPlace& place);
   bool IsToMove(const BlockPlace& place, uint64_t block);
-  void Process(std::vector<Task> tasks, std::string_view phase, const Checker& checker);
+  void Process(std::vector<Task> tasks, std::string_view phase, const Share& share,
+               const Checker& checker);
   void WorkOff(Work& work);
-  Status RepairBlocks(const Task& task, const std::string& path);
+  Status RepairBlocks(const Task& task);
   // False: the block was replaced or moved in the meantime, and is to be looked at anew.
-  Result<bool> RepairBlock(const Task& task, const std::string& path, Inode& inode, uint64_t block,
+  Result<bool> RepairBlock(const Task& task, Inode& inode, uint64_t block,
                            std::vector<Moved>& moved);
-  Result<bool> RepairStripe(InodeId file, const std::string& path, uint64_t block,
-                            const BlockPlace& place, std::vector<Moved>& moved);
+  Result<bool> RepairStripe(InodeId file, uint64_t block, const BlockPlace& place,
+                            std::vector<Moved>& moved);
   bool IsStillSo(InodeId file, uint64_t block, const BlockPlace* stripe);
   void Relabel(Inode& inode, const std::vector<Moved>& moved);
   Result<bool> Record(InodeId file, StoredInode stored, const std::vector<Moved>& moved);
   Status StorePages(InodeId file, Inode& inode, std::vector<BlockMap::Piece>& pages);
   void DeletePages(const std::vector<BlockMap::Piece>& pages);
   void Note(const StripeRepair& repair);
-  void NoteFailure(const std::string& path, const Status& why);
+  void NoteFailure(InodeId file, const Status& why);
+  // On the thread that called Run(), as paths are read.
+  using Paths = std::function<std::map<InodeId, std::string>(const std::set<InodeId>& files)>;
+  void TellWhatWasNoted(const Paths& paths);
   bool GoOn();
   void Throttle(uint64_t bytes);
 
@@ -144,8 +168,10 @@ class Repairer {
   Mutex mutex_;
   // Blocks that lack shards as the last check has found, by what drives list. Constant while there
   // are threads.
-  std::set<std::pair<InodeId, uint64_t>> listed_lacking_;
-  RepairReport report_;  // guarded by mutex_ while there are threads
+  std::vector<std::pair<InodeId, uint64_t>> listed_lacking_;  // ascending
+  std::vector<Told> told_ GUARDED_BY(mutex_);
+  size_t failures_ GUARDED_BY(mutex_) = 0;  // that were noted, or were too many
+  RepairReport report_;                     // guarded by mutex_ while there are threads
   // What was moved under a rate, and as much of it as that allowed by `paid_at_`.
   double moved_ GUARDED_BY(mutex_) = 0;
   double paid_ GUARDED_BY(mutex_) = 0;

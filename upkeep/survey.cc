@@ -198,13 +198,43 @@ std::vector<std::string> WhatIsDown(const Survey& survey) {
 }  // namespace
 
 std::vector<std::string> Survey::OutOfReach() const {
-  return margin ? margin->OutOfReach() : std::vector<std::string>();
+  auto parts = margin ? margin->OutOfReach() : std::vector<std::string>();
+  if (names.OnEngine() && !engine_away.empty()) {
+    parts.push_back(
+        fmt::format("names are on {}, which cannot be asked: {}", names.engine, engine_away));
+  }
+  return parts;
 }
+
+namespace {
+
+// What is wrong with an engine that can be asked.
+std::vector<Shortcoming> ShortcomingsOf(const EngineState& state) {
+  std::vector<Shortcoming> all;
+  for (const EngineMember& member : state.members) {
+    if (member.is_up) continue;
+    all.push_back({Shortcoming::Kind::kEngine,
+                   fmt::format("member {} of the engine of names is down", member.name)});
+  }
+  for (const std::string& alarm : state.alarms) {
+    all.push_back({Shortcoming::Kind::kEngine, "the engine of names: " + alarm});
+  }
+  return all;
+}
+
+}  // namespace
 
 std::vector<Shortcoming> Survey::FindShortcomings() const {
   using enum Shortcoming::Kind;
   std::vector<Shortcoming> all;
   for (std::string& what : WhatIsDown(*this)) all.push_back({kDrivesDown, std::move(what)});
+  if (engine && engine->has_value())
+    std::ranges::move(ShortcomingsOf(**engine), std::back_inserter(all));
+  if (names.IsMoving()) {
+    all.push_back({kEngine,
+                   "names are being moved, and changes wait: `pinstripe metadata move` "
+                   "goes on with it"});
+  }
   if (margin && margin->writes_short && margin->data_writable) {
     all.push_back({kWritesShort, "new blocks get fewer shards than they should have"});
   }
@@ -422,6 +452,12 @@ Survey SurveyOf(Cluster& cluster) {
   survey.settled = cluster.IsSettled();
   survey.config.replicas = map.replicas;
   survey.features = map.features;
+  survey.names = cluster.NewestPlacement()->names();
+  if (survey.names.NamesEngine()) {
+    const Drive* const engine = cluster.FindDrive(kEngineDrive);
+    if (engine == nullptr) survey.engine_away = "the configuration does not say where it is";
+    if (engine != nullptr && !engine->IsUp()) survey.engine_away = engine->WhyAway();
+  }
   survey.active = map.drives.size() - cluster.DrainingDrives().size();
   for (DriveStatus& drive : cluster.Drives(survey.config.drive_timeout)) {
     survey.drives.push_back(ReportOf(std::move(drive)));
@@ -513,6 +549,9 @@ Result<Survey> TakeSurvey(Runtime& runtime, const std::string& config_file) {
   if (connected) {
     Cluster& cluster = (*connected)->cluster();
     survey = SurveyOf(cluster);
+    if (survey.names.NamesEngine()) {
+      survey.engine = (*connected)->LookAtEngine(survey.config.drive_timeout);
+    }
     const auto events = ReadEvents(cluster, runtime.WallClock() - kDay);
     if (events) CountErrors(events->events, survey.drives);
     AskForService(**connected, survey);

@@ -15,7 +15,10 @@
 #include "cluster/config.h"
 #include "cluster/fullness.h"
 #include "cluster/kept_layout.h"
+#include "cluster/map/names_place.h"
+#include "cluster/membership/drive_contents.h"
 #include "cluster/membership/epoch_change.h"
+#include "engines/engine.h"
 #include "upkeep/checker.h"
 #include "upkeep/cluster_use.h"
 #include "upkeep/events.h"
@@ -81,6 +84,7 @@ struct DriveReport {
 struct Shortcoming {
   enum class Kind {
     kDrivesDown,
+    kEngine,       // of names
     kWritesShort,  // new blocks get fewer shards than they should have
     kDoubt,
     kFull,
@@ -106,6 +110,9 @@ struct Survey {
   bool settled = true;            // whether the change of the drive map that made it is complete
   size_t active = 0;              // drives of the map that take new data
   std::vector<Feature> features;  // that the cluster uses
+  NamesPlace names;
+  std::string engine_away;  // why nobody can ask the engine of names; empty: it can be asked
+  std::optional<Result<EngineState>> engine;  // what it says; null: none is used, or nobody asked
   std::optional<Margin> margin;
   // The cluster keeps which layout it has. And that, if it is understood here.
   bool keeps_layout = false;

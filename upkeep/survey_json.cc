@@ -103,6 +103,31 @@ Json DriveJson(const DriveReport& drive) {
   return json;
 }
 
+Json EngineJson(const Survey& survey) {
+  Json json{{"kind", survey.names.engine}, {"moving", survey.names.IsMoving()}};
+  if (!survey.engine_away.empty()) json["away"] = survey.engine_away;
+  if (!survey.engine) return json;
+  if (!survey.engine->has_value()) {
+    json["failure"] = survey.engine->error().message();
+    return json;
+  }
+  const EngineState& state = **survey.engine;
+  json["software"] = state.software;
+  json["used_bytes"] = state.used_bytes;
+  if (state.limit_bytes > 0) json["limit_bytes"] = state.limit_bytes;
+  json["members"] = Json::array();
+  for (const EngineMember& member : state.members) {
+    json["members"].push_back({{"name", member.name},
+                               {"address", member.address},
+                               {"up", member.is_up},
+                               {"leader", member.is_leader},
+                               {"note", member.note}});
+  }
+  json["alarms"] = state.alarms;
+  json["warnings"] = state.warnings;
+  return json;
+}
+
 Json ForecastJson(const FillForecast& forecast) {
   const auto seconds = [](Duration duration) {
     return std::chrono::duration_cast<std::chrono::seconds>(duration).count();
@@ -132,6 +157,8 @@ std::string SurveyJson(const Survey& survey) {
     json["cluster"]["epoch"] = survey.epoch;
     json["cluster"]["keeps_layout"] = survey.keeps_layout;
     if (!survey.settled) json["cluster"]["epoch_complete"] = false;
+    json["cluster"]["names"] = survey.names.OnEngine() ? survey.names.engine : "drives";
+    if (survey.names.NamesEngine()) json["engine"] = EngineJson(survey);
     json["features"] = Json::array();
     for (const Feature& feature : survey.features) {
       json["features"].push_back({{"name", feature.name},

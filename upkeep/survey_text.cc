@@ -236,6 +236,31 @@ void AddWork(const Survey& survey, Rows& facts) {
   }
 }
 
+void AddEngine(const Survey& survey, Rows& facts) {
+  if (survey.names.IsMoving()) {
+    facts.push_back(
+        {"names", fmt::format("being moved {} {}; changes wait",
+                              survey.names.OnEngine() ? "from" : "to", survey.names.engine)});
+  }
+  if (!survey.engine) return;
+  if (!survey.engine->has_value()) {
+    facts.push_back({"engine", std::string(survey.engine->error().message())});
+    return;
+  }
+  const EngineState& state = **survey.engine;
+  std::string text = fmt::format("{}, {} used", state.software, BytesText(state.used_bytes));
+  if (state.limit_bytes > 0) text += fmt::format(" of {}", BytesText(state.limit_bytes));
+  facts.push_back({"engine", std::move(text)});
+  for (const EngineMember& member : state.members) {
+    facts.push_back(
+        {"member", fmt::format("{} {}: {}{}{}{}", member.name, member.address,
+                               member.is_up ? "up" : "down", member.is_leader ? ", leader" : "",
+                               member.note.empty() ? "" : ", ", member.note)});
+  }
+  for (const std::string& alarm : state.alarms) facts.push_back({"alarm", alarm});
+  for (const std::string& warning : state.warnings) facts.push_back({"warning", warning});
+}
+
 std::string FeaturesText(const std::vector<Feature>& features) {
   std::vector<std::string> texts;
   for (const Feature& feature : features) {
@@ -254,10 +279,13 @@ std::string SurveyText(const Survey& survey) {
       {"health", HealthText(survey)},
   };
   if (survey.margin) AddMargin(survey, facts);
-  facts.push_back({"layout", fmt::format("{}+{} on {} drives, names on {} of them",
-                                         config.layout.data_shards, config.layout.parity_shards,
-                                         survey.opened.ok() ? survey.active : config.drives.size(),
-                                         config.replicas)});
+  const std::string names =
+      survey.names.OnEngine() ? survey.names.engine : fmt::format("{} of them", config.replicas);
+  facts.push_back(
+      {"layout", fmt::format("{}+{} on {} drives, names on {}", config.layout.data_shards,
+                             config.layout.parity_shards,
+                             survey.opened.ok() ? survey.active : config.drives.size(), names)});
+  AddEngine(survey, facts);
   if (survey.space) {
     const SpaceInfo& space = *survey.space;
     facts.push_back({"raw", fmt::format("{} used of {}", BytesText(space.raw_used_bytes),

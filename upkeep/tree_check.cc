@@ -10,15 +10,7 @@
 namespace pinstripe {
 namespace {
 
-using Inodes = std::vector<InodeFact>;
 using Entries = std::vector<EntryFact>;
-
-const InodeFact* Find(const Inodes& inodes, InodeId id) {
-  const auto at =
-      std::lower_bound(inodes.begin(), inodes.end(), id,
-                       [](const InodeFact& fact, InodeId key) { return fact.id < key; });
-  return at == inodes.end() || at->id != id ? nullptr : &*at;
-}
 
 bool IsDirectory(const InodeFact* inode) {
   return inode != nullptr && inode->kind == FileKind::kDirectory;
@@ -36,8 +28,7 @@ std::span<const EntryFact> NamesOf(const Entries& entries, InodeId id) {
 std::vector<InodeId> ReachableDirectories(const TreeFacts& facts) {
   std::vector<std::pair<InodeId, InodeId>> below;  // directory, directory in it
   for (const EntryFact& entry : facts.entries) {
-    if (IsDirectory(Find(facts.inodes, entry.inode)))
-      below.emplace_back(entry.directory, entry.inode);
+    if (IsDirectory(facts.Find(entry.inode))) below.emplace_back(entry.directory, entry.inode);
   }
   std::sort(below.begin(), below.end());
   std::vector<InodeId> todo{kRootInode};
@@ -60,15 +51,15 @@ class Judge {
   explicit Judge(const TreeFacts& facts) : facts_(facts) {}
 
   std::vector<Suspicion> Run() {
-    if (!IsDirectory(Find(facts_.inodes, kRootInode))) {
+    if (!IsDirectory(facts_.Find(kRootInode))) {
       Suspect(TreeProblem::kNoRoot, InodeFact{.id = kRootInode}, {});
     }
     for (const EntryFact& entry : facts_.entries) CheckEntry(entry);
     const std::vector<InodeId> reached = ReachableDirectories(facts_);
-    std::vector<InodeId> filled;  // directories with something in them
+    std::vector<InodeId> filled;  // directories with something in them that is not settled
     std::vector<InodeId> above;   // the directory of each entry that names one
     for (const EntryFact& entry : facts_.entries) {
-      if (Find(facts_.inodes, entry.inode)) filled.push_back(entry.directory);
+      if (facts_.Find(entry.inode)) filled.push_back(entry.directory);
       if (entry.kind == FileKind::kDirectory) above.push_back(entry.directory);
     }
     std::sort(filled.begin(), filled.end());
@@ -80,7 +71,7 @@ class Judge {
       if (IsDirectory(&inode)) CheckCount(inode, above);
       if (inode.id == kRootInode) continue;
       if (inode.kind == FileKind::kDirectory) {
-        CheckDirectory(inode, is_in(reached, inode.id), is_in(filled, inode.id));
+        CheckDirectory(inode, is_in(reached, inode.id), inode.is_filled || is_in(filled, inode.id));
       } else {
         CheckLinks(inode);
       }
@@ -94,8 +85,8 @@ class Judge {
   }
 
   void CheckEntry(const EntryFact& entry) {
-    const InodeFact* inode = Find(facts_.inodes, entry.inode);
-    if (!Find(facts_.inodes, entry.directory)) {
+    const InodeFact* inode = facts_.Find(entry.inode);
+    if (!facts_.Find(entry.directory)) {
       Suspect(TreeProblem::kEntryInNothing, inode ? *inode : InodeFact{}, {entry});
     } else if (!inode) {
       Suspect(TreeProblem::kEntryOfNothing, {}, {entry});
@@ -108,17 +99,18 @@ class Judge {
   Entries GoodNames(InodeId id) const {
     Entries names;
     for (const EntryFact& entry : NamesOf(facts_.entries, id)) {
-      if (Find(facts_.inodes, entry.directory)) names.push_back(entry);
+      if (facts_.Find(entry.directory)) names.push_back(entry);
     }
     return names;
   }
 
   void CheckLinks(const InodeFact& inode) {
     Entries names = GoodNames(inode.id);
-    if (names.empty()) return Suspect(TreeProblem::kOrphan, inode, {});
-    if (names.size() > inode.links) {
+    const size_t count = names.size() + (inode.parent != 0 ? 1 : 0);
+    if (count == 0) return Suspect(TreeProblem::kOrphan, inode, {});
+    if (count > inode.links) {
       Suspect(TreeProblem::kTooFewLinks, inode, std::move(names));
-    } else if (names.size() < inode.links) {
+    } else if (count < inode.links) {
       Suspect(TreeProblem::kTooManyLinks, inode, std::move(names));
     }
   }
@@ -148,6 +140,53 @@ class Judge {
 };
 
 }  // namespace
+
+void TreeFacts::SortInodes() {
+  const auto by_id = [](const InodeFact& a, const InodeFact& b) { return a.id < b.id; };
+  if (!std::is_sorted(inodes.begin(), inodes.end(), by_id)) {
+    std::sort(inodes.begin(), inodes.end(), by_id);
+  }
+}
+
+const InodeFact* TreeFacts::Find(InodeId id) const {
+  const auto at = std::ranges::lower_bound(inodes, id, {}, &InodeFact::id);
+  return at == inodes.end() || at->id != id ? nullptr : &*at;
+}
+
+InodeFact* TreeFacts::Find(InodeId id) {
+  return const_cast<InodeFact*>(std::as_const(*this).Find(id));
+}
+
+void TreeFacts::Settle(size_t first) {
+  const auto begin = entries.begin() + static_cast<ptrdiff_t>(first);
+  std::sort(begin, entries.end(),
+            [](const EntryFact& a, const EntryFact& b) { return a.inode < b.inode; });
+  const auto settles = [this](const EntryFact& entry) {
+    if (!entry.is_in_place || entry.kind == FileKind::kDirectory) return false;
+    InodeFact* const inode = Find(entry.inode);
+    if (inode == nullptr || inode->kind != entry.kind) return false;
+    if (inode->links != 1 || inode->parent != 0) return false;
+    InodeFact* const directory = Find(entry.directory);
+    if (!IsDirectory(directory)) return false;
+    inode->parent = entry.directory;
+    directory->is_filled = true;
+    ++settled;
+    return true;
+  };
+  auto kept = begin;
+  for (auto at = begin; at != entries.end();) {
+    auto next = at + 1;
+    while (next != entries.end() && next->inode == at->inode) ++next;
+    if (next - at == 1 && settles(*at)) {
+      at = next;
+      continue;
+    }
+    for (; at != next; ++at, ++kept) {
+      if (kept != at) *kept = std::move(*at);
+    }
+  }
+  entries.erase(kept, entries.end());
+}
 
 bool IsLeftover(TreeProblem problem) { return problem >= TreeProblem::kEntryOfNothing; }
 
@@ -186,8 +225,7 @@ std::string_view Describe(TreeProblem problem) {
 }
 
 std::vector<Suspicion> CheckTree(TreeFacts& facts) {
-  std::sort(facts.inodes.begin(), facts.inodes.end(),
-            [](const InodeFact& a, const InodeFact& b) { return a.id < b.id; });
+  facts.SortInodes();
   std::sort(facts.entries.begin(), facts.entries.end(), [](const EntryFact& a, const EntryFact& b) {
     return std::tie(a.inode, a.directory, a.name) < std::tie(b.inode, b.directory, b.name);
   });
@@ -205,6 +243,12 @@ std::string PathOf(const TreeFacts& facts, InodeId inode) {
   std::set<InodeId> seen;  // names may form a circle
   while (inode != kRootInode) {
     const auto names = NamesOf(facts.entries, inode);
+    const InodeFact* const fact = names.empty() ? facts.Find(inode) : nullptr;
+    if (fact != nullptr && !IsDirectory(fact) && fact->parent != 0) {
+      path = fmt::format("/(inode {:016x})", inode) + path;
+      inode = fact->parent;
+      continue;
+    }
     if (names.empty() || !seen.insert(inode).second) {
       return fmt::format("(inode {:016x}){}", inode, path);
     }

@@ -7,7 +7,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -17,10 +17,14 @@ namespace pinstripe {
 
 struct InodeFact {
   InodeId id = 0;
-  FileKind kind = FileKind::kRegular;
-  uint32_t links = 1;  // see Inode
-  InodeId parent = 0;  // of a directory
   uint64_t slot = 0;
+  // Of a directory: as its inode says. Of anything else: the directory of its name, if that is
+  // settled, and 0 if not.
+  InodeId parent = 0;
+  uint32_t links = 1;  // see Inode
+  FileKind kind = FileKind::kRegular;
+  bool has_data = false;   // it names blocks
+  bool is_filled = false;  // of a directory: a settled name is in it
 };
 
 struct EntryFact {
@@ -28,12 +32,23 @@ struct EntryFact {
   std::string name;
   InodeId inode = 0;
   FileKind kind = FileKind::kRegular;
-  uint32_t group = 0;  // in which it lies
+  bool is_in_place = false;  // where this directory has its names, and nobody moves them
+  uint32_t group = 0;        // in which it lies
 };
 
+// A name takes a hundred bytes, and most names are the only one of a file that is as they say. So
+// these are settled: nothing is kept of such a name but what its file's inode and its directory's
+// have in InodeFact.
 struct TreeFacts {
-  std::vector<InodeFact> inodes;
-  std::vector<EntryFact> entries;
+  std::deque<InodeFact> inodes;    // in the order of their numbers, from SortInodes() on
+  std::vector<EntryFact> entries;  // without those that are settled
+  uint64_t settled = 0;
+
+  void SortInodes();
+  InodeFact* Find(InodeId id);
+  const InodeFact* Find(InodeId id) const;
+  // Settles what can be, of the entries from `first` on. All inodes were read before them.
+  void Settle(size_t first);
 };
 
 enum class TreeProblem {
@@ -64,11 +79,12 @@ struct Suspicion {
   std::vector<EntryFact> entries;  // those that it is about
 };
 
-// Sorts the facts. Linear in their number but for that.
+// Sorts the facts. Linear in their number but for that. Of a file that has a settled name and
+// others, only the others can be told.
 std::vector<Suspicion> CheckTree(TreeFacts& facts);
 
-// Where in the tree something is, as far as the facts lead: "/a/b", or "(inode 00ab...)/b" below
-// what has no name. CheckTree() came before.
+// Where in the tree something is, as far as the facts lead: "/a/b", "(inode 00ab...)/b" below what
+// has no name, or "/a/(inode 00ab...)" where the name is settled. CheckTree() came before.
 std::string PathOf(const TreeFacts& facts, InodeId inode);
 std::string PathOf(const TreeFacts& facts, const EntryFact& entry);
 

@@ -6,6 +6,7 @@
 
 #include "base/try.h"
 #include "cluster/map/electorate.h"
+#include "cluster/map/placement.h"
 #include "fs/files/keepers.h"
 #include "fs/files/map_pages.h"
 #include "fs/names/records.h"
@@ -99,6 +100,11 @@ class Finder {
 
   // Homes that have no say (yet), or are not known, count as missing: nothing is decided with them.
   void AddRegister(std::string_view what, uint32_t group) {
+    const NamesPlace names = cluster_.NewestPlacement()->names();
+    if (names.OnEngine()) {
+      found_.engine = names.engine;
+      return;
+    }
     const std::vector<DriveId> homes = cluster_.RegisterHomes(group);
     const std::vector<bool> count = cluster_.HomesThatCount(group);
     const auto replicas = static_cast<int>(homes.size());
@@ -233,6 +239,7 @@ std::string StateText(const Whereabouts& whereabouts) {
   const int margin = whereabouts.Margin();
   switch (whereabouts.state()) {
     case Whereabouts::State::kWhole:
+      if (whereabouts.parts.empty()) return "whole; no drive has a part of it";
       return fmt::format("whole; any {} of its drives may be lost", margin);
     case Whereabouts::State::kShort:
       return fmt::format("can be read, but not all of it is there; any {} drives more may be lost",
@@ -321,6 +328,9 @@ std::string WhereaboutsText(const Whereabouts& whereabouts) {
   if (whereabouts.inline_bytes > 0) {
     text += fmt::format("{} bytes of contents are in the inode\n", whereabouts.inline_bytes);
   }
+  if (!whereabouts.engine.empty()) {
+    text += fmt::format("name and inode are on {}\n", whereabouts.engine);
+  }
   for (const Whereabouts::Part& part : whereabouts.parts) {
     std::vector<DriveId> drives;
     for (const auto& [drive, shards] : part.on_drive) drives.push_back(drive);
@@ -349,6 +359,7 @@ std::string WhereaboutsJson(const Whereabouts& whereabouts) {
             {"margin", whereabouts.Margin()},
             {"size", whereabouts.size},
             {"inline_bytes", whereabouts.inline_bytes},
+            {"engine", whereabouts.engine},
             {"away", whereabouts.away},
             {"damaged", whereabouts.damaged},
             {"unknown_blocks", whereabouts.unknown_blocks},

@@ -57,6 +57,7 @@ struct Whereabouts {
   FileKind kind = FileKind::kRegular;
   uint64_t size = 0;
   uint64_t inline_bytes = 0;    // in the inode
+  std::string engine;           // that keeps name and inode; empty: drives do
   std::vector<Part> parts;      // none is without records
   std::set<DriveId> away;       // of the drives of all parts: they do not answer
   std::set<DriveId> damaged;    // and these only serve reads

@@ -65,12 +65,16 @@ void Electorate::Meet(DriveId drive, const Result<DriveInfo>& info, Time now) {
   if (const auto noted = notes_.find(drive); noted != notes_.end()) voter.noted = noted->second;
   Judge(voter);
   const auto known = voters_.find(drive);
-  if (known != voters_.end() && known->second.start() == voter.start()) {
+  const bool is_known = known != voters_.end() && known->second.start() == voter.start();
+  if (is_known) {
     // Both together say since when it is up.
     voter.met_at = known->second.met_at;
     voter.up = known->second.up;
   }
-  ++news_;  // also of one that is known: others may have gone on without it meanwhile
+  // Also of one that is known: others may have gone on without it meanwhile. Where we only closed
+  // the connection it has forgotten nothing, as if we had stayed connected.
+  const bool goes_on = is_known && info.has_value() && info->goes_on;
+  if (!goes_on) ++news_;
   voters_.insert_or_assign(drive, std::move(voter));
 }
 

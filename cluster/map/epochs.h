@@ -50,6 +50,11 @@ struct Epochs {
   void Retire(DriveId id, Epoch epoch) {
     if (WasDrainingSince(id, epoch)) retired[id] = epoch;
   }
+  // That of the engine that is used, or was until the newest epoch, which is not settled.
+  const NamesPlace& engine_place() const {
+    const bool by_newest = settled || newest().names().NamesEngine();
+    return by_newest ? newest().names() : before().names();
+  }
   Placement& newest() const { return *all.rbegin()->second; }
   Placement& before() const { return all.size() > 1 ? *std::next(all.rbegin())->second : newest(); }
 };

@@ -49,6 +49,8 @@ inline constexpr std::string_view kPacksFeature = "packs";
 // Contents of small files may lie beside their inodes (docs/format.md, "Contents beside the
 // inode").
 inline constexpr std::string_view kContentsBesideFeature = "contents-beside";
+// Names are on an engine, or on their way there or back (docs/format.md, "Names on an engine").
+inline constexpr std::string_view kEngineFeature = "engine";
 // Directories may be spread over groups (docs/format.md, "Directories that grow").
 inline constexpr std::string_view kGrownDirectoriesFeature = "grown-directories";
 
@@ -57,6 +59,8 @@ inline constexpr std::string_view kGrownDirectoriesFeature = "grown-directories"
 inline constexpr std::array kKnownFeatures{
     KnownFeature{kContentsBesideFeature, FeatureKind::kMustBeUnderstood,
                  "The contents of small files lie in pieces beside their inodes."},
+    KnownFeature{kEngineFeature, FeatureKind::kMustBeUnderstood,
+                 "Names are kept on etcd or PostgreSQL, or are being moved."},
     KnownFeature{kGrownDirectoriesFeature, FeatureKind::kMustBeUnderstood,
                  "The names of very large directories may be spread over all drives."},
     KnownFeature{kPacksFeature, FeatureKind::kMustBeUnderstood,

@@ -181,6 +181,7 @@ std::vector<DriveId> KeepPlaces(const std::vector<DriveId>& before, std::vector<
 
 Placement::Placement(DriveMap map, std::shared_ptr<Placement> before)
     : map_(std::move(map)),
+      names_(NamesPlaceOf(map_)),
       before_(before != nullptr && before->map_.drives == map_.drives ? before->before_
                                                                       : std::move(before)) {}
 
@@ -226,6 +227,11 @@ std::vector<DriveId> Placement::Compute(const OrderKey& key) const {
 }
 
 std::vector<DriveId> Placement::RegisterHomes(uint32_t group) {
+  if (names_.OnEngine()) return {};
+  return HomesOnDrives(group);
+}
+
+std::vector<DriveId> Placement::HomesOnDrives(uint32_t group) {
   const size_t replicas = map_.replicas;
   std::vector<DriveId> homes = Order(group, replicas, (replicas - 1) / 2);
   homes.resize(replicas);

@@ -16,6 +16,7 @@
 
 #include "base/mutex.h"
 #include "cluster/map/drive_map.h"
+#include "cluster/map/names_place.h"
 
 namespace pinstripe {
 
@@ -67,14 +68,18 @@ class Placement {
   explicit Placement(DriveMap map, std::shared_ptr<Placement> before = nullptr);
 
   const DriveMap& map() const { return map_; }
+  const NamesPlace& names() const { return names_; }
   // Of the latest epoch before that has other drives; null: there is none.
   const std::shared_ptr<Placement>& before() const { return before_; }
 
   // The reference stays good as long as this object.
   const std::vector<DriveId>& Order(uint32_t group, size_t needed, size_t per_domain);
 
-  // The homes of a group's registers: as many as these have replicas.
+  // The homes of a group's registers: as many as these have replicas. None while the registers are
+  // on an engine (cluster/map/names_place.h).
   std::vector<DriveId> RegisterHomes(uint32_t group);
+  // Those that they have, or would have, on the drives.
+  std::vector<DriveId> HomesOnDrives(uint32_t group);
 
   // How many orders take memory here: those that were asked for.
   size_t Remembered() const;
@@ -85,6 +90,7 @@ class Placement {
   std::vector<DriveId> Compute(const OrderKey& key) const;
 
   const DriveMap map_;
+  const NamesPlace names_;
   const std::shared_ptr<Placement> before_;
   mutable Mutex mutex_;
   std::map<OrderKey, std::unique_ptr<const std::vector<DriveId>>> orders_ GUARDED_BY(mutex_);

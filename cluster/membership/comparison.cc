@@ -137,12 +137,17 @@ class Comparing {
     GroupReplicas all;         // that answer and go on from no copy, null: others
     size_t voters = 0;
     size_t present = 0;
+    bool fits = true;  // all of these are of one epoch
   };
   Part PartOf(uint32_t group) {
     Part part;
     part.homes = cluster_.RegisterHomes(group);
     part.count = cluster_.HomesThatCount(group);
     part.with_a_say = part.all = cluster_.Replicas(group);
+    const size_t replicas = part.homes.size();
+    // An epoch has begun meanwhile.
+    part.fits = part.count.size() == replicas && part.all.drives.size() == replicas;
+    if (!part.fits) return part;
     for (size_t i = 0; i < part.homes.size(); ++i) {
       Drive*& voter = part.with_a_say.drives[i];
       Drive*& any = part.all.drives[i];
@@ -163,6 +168,7 @@ class Comparing {
     for (int attempt = 0; attempt < kAttempts;) {
       if (IsCancelled(options_)) return Failed(Cancelled());
       Part part = PartOf(group);
+      if (!part.fits) return Fail(EREMCHG, "the drive map has changed");
       const size_t majority = part.homes.size() / 2 + 1;
       const bool all_there = part.present == part.homes.size();
       const bool waited = runtime_.Now() >= begun_ + options_.patience;

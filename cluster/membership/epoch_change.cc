@@ -15,7 +15,6 @@
 #include "cluster/membership/drive_identity.h"
 #include "cluster/membership/drive_pulls.h"
 #include "cluster/membership/newcomer.h"
-#include "cluster/stripes/shard.h"
 
 namespace pinstripe {
 namespace {
@@ -78,7 +77,31 @@ Result<DriveMap> NextEpoch(const DriveMap& map, const MappedDrive& wanted, Geome
   return next;
 }
 
+namespace {
+
+// The drives on which registers are, or would be.
+std::set<DriveId> AllHomesOnDrives(Placement& placement) {
+  std::set<DriveId> homes;
+  for (uint32_t group = 0; group < placement.map().groups; ++group) {
+    const std::vector<DriveId> of_group = placement.HomesOnDrives(group);
+    homes.insert(of_group.begin(), of_group.end());
+  }
+  return homes;
+}
+
+// Registers go as a whole from one place to another, and no replica takes the place of one.
+HomeChanges CompareNamesPlaces(Placement& before, Placement& after) {
+  using Where = NamesPlace::Where;
+  HomeChanges changes;
+  if (after.names().where == Where::kMovingOut) changes.gaining = AllHomesOnDrives(after);
+  if (after.names().where == Where::kEngine) changes.losing = AllHomesOnDrives(before);
+  return changes;
+}
+
+}  // namespace
+
 Result<HomeChanges> CompareHomes(Placement& before, Placement& after) {
+  if (before.names() != after.names()) return CompareNamesPlaces(before, after);
   HomeChanges changes;
   for (uint32_t group = 0; group < after.map().groups; ++group) {
     const std::vector<DriveId> old_homes = before.RegisterHomes(group);
@@ -146,10 +169,12 @@ class EpochChange {
     TRY(JudgeAll(factory, drives));
     EpochChangeReport report = TRY(SettleAndClear());
     for (const MappedDrive& drive : drives) {
-      const MappedDrive* now = FindIn(cluster_.map(), drive.id);
+      const std::shared_ptr<Placement> newest = cluster_.NewestPlacement();
+      TRY(RefuseWhileNamesMove(*newest));
+      const MappedDrive* now = FindIn(newest->map(), drive.id);
       if (now != nullptr && IsAs(*now, drive)) continue;
       const bool is_new = now == nullptr;
-      const DriveMap next = TRY(NextEpoch(cluster_.map(), drive, config_.layout.geometry()));
+      const DriveMap next = TRY(NextEpoch(newest->map(), drive, config_.layout.geometry()));
       TRY(CheckDrivesLeft(next));
       TRY(CheckHomes(next, report.not_cleared));
       TRY(RefuseIfShared());
@@ -161,14 +186,31 @@ class EpochChange {
 
   Status JudgeAll(const DriveFactory& factory, const std::vector<MappedDrive>& drives) {
     TRY(cluster_.Refresh());
+    TRY(RefuseWhileNamesMove(*cluster_.NewestPlacement()));
     const Status verdict = Judge(factory, drives);
     if (verdict.ok()) return {};
     return Fail(verdict.code(), "{}. Nothing was changed", verdict.message());
   }
 
+  Result<EpochChangeReport> Place(Epoch from, const NamesPlace& place) {
+    EpochChangeReport report = TRY(SettleAndClear());
+    // What was copied was copied in that epoch. Its successor is made by one alone: Create().
+    DriveMap next = cluster_.NewestPlacement()->map();
+    if (next.epoch != from) {
+      return Fail(EBUSY, "somebody else has changed the drive map meanwhile");
+    }
+    ++next.epoch;
+    next.features = WithNamesPlace(std::move(next.features), place);
+    TRY(CheckHomes(next, report.not_cleared));
+    TRY(RefuseIfShared());
+    return Begin(next, std::move(report));
+  }
+
   Result<EpochChangeReport> Renew(const Feature* to_use = nullptr) {
     EpochChangeReport report = TRY(SettleAndClear());
-    DriveMap next = cluster_.map();
+    const std::shared_ptr<Placement> newest = cluster_.NewestPlacement();
+    TRY(RefuseWhileNamesMove(*newest));
+    DriveMap next = newest->map();
     ++next.epoch;
     if (to_use != nullptr) {
       if (UsesFeature(next.features, to_use->name)) return report;  // by another host, meanwhile
@@ -183,6 +225,13 @@ class EpochChange {
   Result<std::set<DriveId>> Clear();
 
  private:
+  static Status RefuseWhileNamesMove(const Placement& newest) {
+    if (!newest.names().IsMoving()) return {};
+    return Fail(EBUSY,
+                "names are being moved, and the drive map stays as it is until that is done: "
+                "`pinstripe metadata move` goes on with it");
+  }
+
   Result<EpochChangeReport> SettleAndClear() {
     EpochChangeReport report;
     TRY(cluster_.Refresh());
@@ -487,10 +536,22 @@ class EpochChange {
         if (why.code() != EREMCHG || cluster_.map().epoch == after.map().epoch) continue;
         return Fail(EBUSY, "somebody else changes the drive map at this moment: {}", why.message());
       }
-      const Status enough = WhoIsMissing(changes, before, after, told, failures);
+      Status enough = WhoIsMissing(changes, before, after, told, failures);
+      if (enough.ok() && before.names().OnEngine()) enough = TellEngine(version);
       if (enough.ok() || runtime_.Now() >= until) return enough;
       Sleep(runtime_, runtime_.Now() + kPause);
     }
+  }
+
+  Status TellEngine(int64_t version) {
+    Drive* const engine = cluster_.FindDrive(kEngineDrive);
+    if (engine == nullptr) {
+      return Fail(EIO, "{} is not in {}", TextOfDrive(kEngineDrive), config_.file);
+    }
+    Gather<Result<RecordHead>> gather(runtime_);
+    engine->Head(SuperblockKey(config_.name), {Deadline(), version}, gather.Ask(0));
+    const auto answer = std::move(gather.Next(Time::max())->value);
+    return answer.has_value() ? Status() : answer.error();
   }
 
   Status WhoIsMissing(const HomeChanges& changes, Placement& before, Placement& after,
@@ -498,6 +559,7 @@ class EpochChange {
     TRY(CheckWhoDecidesMeanwhile(changes, before, after, told, failures));
     for (uint32_t group = 0; group < after.map().groups; ++group) {
       const std::vector<DriveId> homes = before.RegisterHomes(group);
+      if (homes.empty()) break;  // they are on an engine
       size_t count = 0;
       std::string reasons;
       for (const DriveId id : homes) {
@@ -551,9 +613,11 @@ Result<SweepReport> EpochChange::Settle() {
   }
   const HomeChanges changes = TRY(CompareHomes(*before, *after));
   SweepReport report;
-  if (!changes.groups.empty()) {
+  if (!changes.groups.empty() || before->names() != after->names()) {
     TRY_CONTEXT(ShutOutTheEpochBefore(changes, *before, *after), "epoch {} of the drive map",
                 epoch);
+  }
+  if (!changes.groups.empty()) {
     TRY(WaitAndTell(runtime_, runtime_.Now() + options_.forgetting, options_.forgetting,
                     "waiting until the former homes are forgotten", options_));
     if (options_.restore) {
@@ -632,6 +696,9 @@ Result<std::set<DriveId>> EpochChange::Clear() {
 }  // namespace
 
 Status ClearRegisters(Cluster& cluster, DriveId id, Drive& drive, Placement& placement) {
+  if (id == kEngineDrive && placement.names().NamesEngine()) {
+    return Fail(EBUSY, "names are on the engine, or on their way there");
+  }
   Runtime& runtime = cluster.runtime();
   const int64_t version = ClusterVersionOf(placement.map().epoch);
   const auto terms = [&] { return Terms(runtime.Now() + cluster.config().drive_timeout, version); };
@@ -676,50 +743,6 @@ Status ClearRegisters(Cluster& cluster, DriveId id, Drive& drive, Placement& pla
   return flush.Next(Time::max())->value;
 }
 
-Result<DriveContents> ListDrive(Cluster& cluster, DriveId id) {
-  Drive* drive = cluster.FindDrive(id);
-  if (drive == nullptr) return Fail(EHOSTUNREACH, "drive {} is not in the configuration", id);
-  const std::string prefix = ClusterPrefix(cluster.config().name);
-  const std::string last = prefix + std::string(kMaxKeyBytes - prefix.size(), '\xff');
-  // Under the newest version: nothing of an earlier epoch comes after the look.
-  const int64_t version = ClusterVersionOf(cluster.map().epoch);
-  DriveContents contents;
-  for (std::string first = prefix;;) {
-    Gather<Result<std::vector<std::string>>> gather(cluster.runtime());
-    drive->Range(first, last, kMaxRangeKeys, /*reverse=*/false,
-                 {cluster.runtime().Now() + cluster.config().drive_timeout, version},
-                 gather.Ask(0));
-    const auto keys = TRY(std::move(gather.Next(Time::max())->value));
-    for (const std::string& key : keys) {
-      Reader reader(key);
-      reader.Raw(prefix.size());
-      const std::string_view kind = reader.Raw(1);
-      if (kind == "D") ++contents.shards;
-      if (kind == "R") ++(reader.U32() == kMapGroup ? contents.map_registers : contents.registers);
-    }
-    if (keys.size() < kMaxRangeKeys) return contents;
-    first = keys.back() + '\0';
-  }
-}
-
-Result<DriveContents> PeekIntoDrive(Cluster& cluster, DriveId id) {
-  Drive* drive = cluster.FindDrive(id);
-  if (drive == nullptr) return Fail(EHOSTUNREACH, "drive {} is not in the configuration", id);
-  const std::string prefix = ClusterPrefix(cluster.config().name);
-  const Time deadline = cluster.runtime().Now() + cluster.config().drive_timeout;
-  const std::string end(64, '\xff');
-  Gather<Result<std::vector<std::string>>> gather(cluster.runtime());
-  drive->Range(prefix + "D", prefix + "D" + end, kMaxRangeKeys, false, deadline, gather.Ask(0));
-  drive->Range(prefix + "R", prefix + "R" + Writer().U32(kMapGroup - 1).Take() + end, kMaxRangeKeys,
-               false, deadline, gather.Ask(1));
-  DriveContents contents;
-  while (const auto answer = gather.Next(Time::max())) {
-    const auto keys = TRY(std::move(answer->value));
-    (answer->index == 0 ? contents.shards : contents.registers) = keys.size();
-  }
-  return contents;
-}
-
 Status JudgeDrives(Cluster& cluster, const DriveFactory& factory,
                    const std::vector<MappedDrive>& drives) {
   return EpochChange(cluster, {}).JudgeAll(factory, drives);
@@ -733,6 +756,12 @@ Result<EpochChangeReport> ChangeDrives(Cluster& cluster, const DriveFactory& fac
 
 Result<EpochChangeReport> RenewEpoch(Cluster& cluster, const EpochChangeOptions& options) {
   return EpochChange(cluster, options).Renew();
+}
+
+Status PlaceNames(Cluster& cluster, Epoch from, const NamesPlace& place,
+                  const EpochChangeOptions& options) {
+  TRY(EpochChange(cluster, options).Place(from, place));
+  return {};
 }
 
 Status UseFeature(Cluster& cluster, std::string_view name, const EpochChangeOptions& options) {

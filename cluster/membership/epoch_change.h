@@ -17,6 +17,7 @@
 
 #include "base/status.h"
 #include "cluster/cluster.h"
+#include "cluster/map/names_place.h"
 #include "cluster/map/placement.h"
 #include "cluster/membership/group_work.h"
 #include "cluster/registers/store.h"
@@ -63,6 +64,7 @@ struct EpochChangeReport {
 //   EBUSY   somebody else changes the map at this moment
 //   ENOTSUP a drive keeps records of another cluster, whose clients would be shut out
 //   EIO     too few drives answer, or one of those that are to be new homes does not
+// Nothing but PlaceNames() makes an epoch while names are being moved: EBUSY.
 Result<EpochChangeReport> ChangeDrives(Cluster& cluster, const DriveFactory& factory,
                                        const std::vector<MappedDrive>& drives,
                                        const EpochChangeOptions& options = {});
@@ -80,6 +82,13 @@ Result<EpochChangeReport> RenewEpoch(Cluster& cluster, const EpochChangeOptions&
 // nothing, where the map names it already. Failures as of RenewEpoch.
 Status UseFeature(Cluster& cluster, std::string_view name, const EpochChangeOptions& options = {});
 
+// Makes epoch `from` + 1, which says that names are kept there, and settles it: nobody who knows of
+// no later epoch than the one before decides anything about names any more. The registers
+// themselves are moved by cluster/membership/name_move.h. Failures as of RenewEpoch; EBUSY, too,
+// where `from` is not the newest epoch any more: somebody else may have moved names meanwhile.
+Status PlaceNames(Cluster& cluster, Epoch from, const NamesPlace& place,
+                  const EpochChangeOptions& options = {});
+
 // Settles the newest epoch: registers are given to their new homes, which takes kForgetting and as
 // long as reading them does, and these have a say from then on. Nothing happens where they have it.
 Result<SweepReport> SettleEpoch(Cluster& cluster, const EpochChangeOptions& options = {});
@@ -93,17 +102,5 @@ Result<std::set<DriveId>> ClearFormerHomes(Cluster& cluster,
 // in `placement`. It does so under the cluster version of that epoch: when the drive becomes a home
 // again it has a later one. EREMCHG: it has by now.
 Status ClearRegisters(Cluster& cluster, DriveId id, Drive& drive, Placement& placement);
-
-// The records of the cluster that a drive holds, by its own word, besides its superblock.
-struct DriveContents {
-  uint64_t shards = 0;
-  uint64_t registers = 0;      // replicas of names and inodes
-  uint64_t map_registers = 0;  // of the drive map, which do not move
-};
-Result<DriveContents> ListDrive(Cluster& cluster, DriveId drive);
-
-// The same, quickly: how many shards, and how many registers, up to kMaxRangeKeys of each; the
-// drive is asked twice. Nothing of the drive map.
-Result<DriveContents> PeekIntoDrive(Cluster& cluster, DriveId drive);
 
 }  // namespace pinstripe

@@ -9,6 +9,7 @@
 #include "base/mutex.h"
 #include "base/try.h"
 #include "cluster/gather.h"
+#include "cluster/map/names_place.h"
 #include "cluster/membership/drive_identity.h"
 #include "cluster/membership/group_work.h"
 #include "cluster/stripes/shard.h"
@@ -67,17 +68,17 @@ Newcomer::~Newcomer() = default;
 void Newcomer::Expect(const Superblock& block) { admission_->Expect(block); }
 
 Status Newcomer::Connect(const DriveFactory& factory) {
-  const auto config = std::find_if(config_.drives.begin(), config_.drives.end(),
-                                   [&](const DriveConfig& drive) { return drive.id == id_; });
-  if (config == config_.drives.end()) {
-    return Fail(EINVAL, "drive {} is not in {}: add it first", id_, config_.file);
-  }
+  std::optional<DriveConfig> config;
+  if (id_ == kEngineDrive && config_.engine) config = EngineAsDrive(*config_.engine);
+  const auto listed = std::ranges::find(config_.drives, id_, &DriveConfig::id);
+  if (listed != config_.drives.end()) config = *listed;
+  if (!config) return Fail(EINVAL, "{} is not in {}: add it first", TextOfDrive(id_), config_.file);
   drive_ = TRY_CONTEXT(factory(*config, SuperblockKey(config_.name),
                                [admission = admission_, name = config_.name, id = id_](
                                    const Result<Record>& record, const Result<DriveInfo>&) {
                                  return admission->Judge(name, id, record);
                                }),
-                       "drive {}", id_);
+                       "{}", TextOfDrive(id_));
   return {};
 }
 
@@ -101,7 +102,7 @@ Result<Record> Newcomer::ReadItsSuperblock() {
 }
 
 Status Newcomer::DoesNotAnswer(const Status& why) const {
-  return Fail(EIO, "drive {} must answer: {}", id_, why.WithoutDriveName());
+  return Fail(EIO, "{} must answer: {}", TextOfDrive(id_), why.WithoutDriveName());
 }
 
 Status Newcomer::RefuseWhatIsNotEmpty(bool force) {
@@ -116,9 +117,9 @@ Status Newcomer::RefuseWhatIsNotEmpty(bool force) {
   if (!ours.has_value()) return DoesNotAnswer(ours.error());
   if (!ours->empty()) {
     return Fail(EEXIST,
-                "drive {} has no superblock, but holds records of the cluster '{}': nobody knows "
-                "from when. Erase it first",
-                id_, config_.name);
+                "{} has no superblock, but holds records of the cluster '{}': nobody knows from "
+                "when. Erase it first",
+                TextOfDrive(id_), config_.name);
   }
   if (force) return {};
   const auto any = first_from(std::string(kLowestKey), std::string(kMaxKeyBytes, '\xff'));
@@ -126,9 +127,10 @@ Status Newcomer::RefuseWhatIsNotEmpty(bool force) {
   if (any->empty()) return {};
   const auto owner = ClusterOfKey(any->front());
   return Fail(EEXIST,
-              "drive {} holds records of {}; nothing was changed. To have both on it: `pinstripe "
-              "{} --force`",
-              id_, owner ? fmt::format("the cluster '{}'", *owner) : "something else", command_);
+              "{} holds records of {}; nothing was changed. To have both on it: `pinstripe {} "
+              "--force`",
+              TextOfDrive(id_), owner ? fmt::format("the cluster '{}'", *owner) : "something else",
+              command_);
 }
 
 Status Newcomer::WriteSuperblock(const Superblock& block, const Expected& expected) {
@@ -150,7 +152,7 @@ Status Newcomer::WriteSuperblock(const Superblock& block, const Expected& expect
   const Result<Superblock> there = ReadSuperblock(ReadItsSuperblock(), config_.name, id_);
   if (there.has_value() && there->Encode() == block.Encode()) return {};
   if (written.code() != ESTALE) return DoesNotAnswer(written);
-  return Fail(EEXIST, "somebody else begins to use drive {} at this moment", id_);
+  return Fail(EEXIST, "somebody else begins to use {} at this moment", TextOfDrive(id_));
 }
 
 Status Newcomer::RefuseLaterVersion() {
@@ -161,9 +163,9 @@ Status Newcomer::RefuseLaterVersion() {
   const auto answer = std::move(gather.Next(Time::max())->value);
   if (answer.has_value() || answer.error().code() != EREMCHG) return {};
   return Fail(EEXIST,
-              "drive {} was used before, by a cluster whose drive map had changed more often ({}): "
-              "erase it first",
-              id_, answer.error().WithoutDriveName());
+              "{} was used before, by a cluster whose drive map had changed more often ({}): erase "
+              "it first",
+              TextOfDrive(id_), answer.error().WithoutDriveName());
 }
 
 // Its own connection to the drive was refused until now.

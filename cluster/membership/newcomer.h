@@ -24,8 +24,8 @@ class Newcomer {
   Newcomer(Cluster& cluster, DriveId id, std::string command);
   ~Newcomer();
 
-  // To whatever device answers at the drive's address, until Expect(). EINVAL: the configuration
-  // does not list it.
+  // To whatever device answers at the drive's address, until Expect(); for kEngineDrive to the
+  // engine that the configuration names. EINVAL: it lists no such one.
   Status Connect(const DriveFactory& factory);
   Drive& drive() { return *drive_; }
 

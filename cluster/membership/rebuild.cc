@@ -220,7 +220,13 @@ class Rebuilding {
   Result<SweepReport> RestoreRegisters() {
     // Homes that have no say yet are among them. Nobody looks a second time, when they get one,
     // whether the drive still holds what it was given.
+    TRY(cluster_.Refresh());
     std::shared_ptr<Placement> placement = cluster_.NewestPlacement();
+    if (placement->names().IsMoving()) {
+      return Fail(EBUSY,
+                  "names are being moved: rebuild the drive when that is done (`pinstripe metadata "
+                  "move` goes on with it)");
+    }
     const auto replica_of = [&](uint32_t group) -> std::optional<size_t> {
       const std::vector<DriveId> homes =
           group == kMapGroup ? cluster_.map_drives() : placement->RegisterHomes(group);

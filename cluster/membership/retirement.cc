@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "cluster/map/placement.h"
+#include "cluster/membership/drive_contents.h"
 #include "cluster/membership/epoch_change.h"
 #include "cluster/registers/store.h"
 

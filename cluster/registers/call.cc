@@ -111,6 +111,7 @@ RegisterCall::RegisterCall(const RegisterContext& context, const RegisterName& n
       floor_(IsReusable(name.key) ? SlotFloor(replicas.cluster_version) : 0),
       terms_(terms.value_or(ChangeTerms{Durability::kWriteBack, Room::kFreeing})),
       only_reads_(!terms.has_value()),
+      observes_(replicas.are_moving && only_reads_),
       quorums_(context.options.quorums != nullptr ? context.options.quorums(drives_.size())
                                                   : QuorumsOf(drives_.size())),
       deadline_(std::in_place, context.runtime, context.options.timeout),
@@ -625,7 +626,7 @@ Result<RegisterCall::Settled> RegisterCall::Settle(OwnChange* own) {
     if (CountKnown(states_) >= quorums_.majority && StatesCount()) {
       if (finding.chosen && !still_as_seen(*finding.chosen)) return Settled{*finding.chosen};
       // A reader that comes upon a change lets it finish before it interferes.
-      if (own != nullptr || finding.quiet || attempt > 0) {
+      if (!observes_ && (own != nullptr || finding.quiet || attempt > 0)) {
         const uint64_t least_slot = SlotAfter(finding.chosen ? finding.chosen->slot : 0);
         const auto settled = ClassicRound(own, least_slot, /*insist=*/false);
         if (settled.has_value() && !still_as_seen(settled->chosen)) return *settled;
@@ -726,6 +727,8 @@ Status RegisterCall::Error() const {
   } else if (well < quorums_.majority) {
     text += fmt::format("{} of {} replicas needed, {} answered well", quorums_.majority,
                         quorums_.replicas, well);
+  } else if (observes_) {
+    text += "it was being changed when names began to move: known once they have moved";
   } else {
     text += "others kept changing it, or answers were lost, until the time was up";
   }

@@ -215,6 +215,7 @@ class RegisterCall {
   const uint64_t floor_;  // no slot up to here is proposed for
   const ChangeTerms terms_;
   const bool only_reads_;
+  const bool observes_;  // and decides nothing: the replicas are moving
   const Quorums quorums_;
   std::optional<TimeLimit> deadline_;  // always there; begun anew with the call
   std::optional<TimeLimit> latest_;    // beyond which it is never put off

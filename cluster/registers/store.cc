@@ -1,33 +1,18 @@
 #include "cluster/registers/store.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "base/coding.h"
 #include "base/log.h"
 #include "base/send_together.h"
-#include "base/try.h"
-#include "cluster/gather.h"
-#include "cluster/registers/call.h"
-#include "cluster/registers/eraser.h"
-#include "cluster/registers/range.h"
-#include "cluster/registers/recovery.h"
-#include "cluster/registers/sweep.h"
+#include "cluster/registers/store_impl.h"
 #include "cluster/registers/traces.h"
 
 namespace pinstripe {
 namespace {
 
-using Settled = RegisterCall::Settled;
-
 constexpr size_t kReadAtOnce = 2048;  // registers, so that a large directory takes few round trips
-constexpr uint32_t kLeastScanRecords = 32;  // asked for at once: removed registers are among them
-
-RegisterValue ValueOf(const RegisterCall& call, const Chosen& chosen) {
-  return {VisibleSlot(chosen, call.floor()), chosen.proposal->value, chosen.proposal->removed_at,
-          chosen.proposal->is_instead};
-}
 
 ChangeOutcome Refusal(Status why) {
   ChangeOutcome refused;
@@ -39,7 +24,9 @@ Status NotInOneGo() {
   return Fail(EAGAIN, "not every replica can take the change at once with what comes with it");
 }
 
-Status CheckName(const RegisterName& name) {
+}  // namespace
+
+Status RegisterStore::Impl::CheckName(const RegisterName& name) {
   if (name.key.empty() || name.key.size() > kMaxRegisterKeyBytes) {
     return Fail(EINVAL, "a register's key has 1..{} bytes, not {}", kMaxRegisterKeyBytes,
                 name.key.size());
@@ -47,149 +34,10 @@ Status CheckName(const RegisterName& name) {
   return {};
 }
 
-}  // namespace
-
-class RegisterStore::Impl {
- public:
-  Impl(Runtime& runtime, ReplicaLocator& locator, Options options)
-      : runtime_(runtime),
-        locator_(locator),
-        context_{runtime, options, std::make_shared<RegisterCache>(options.remembered)} {}
-
-  std::vector<Result<RegisterValue>> ReadMany(std::span<const RegisterName> names);
-  ChangeOutcome Change(const RegisterName& name, const RegisterValue& seen,
-                       std::optional<std::string> value, ChangeTerms terms,
-                       RegisterHolding* holding);
-  BothOutcomes ChangeBoth(Wanted first, Wanted second, ChangeTerms terms,
-                          const RegisterName* witness);
-  ChangeOutcome ChangeBound(Wanted wanted, ChangeTerms terms);
-  WitnessedOutcome ChangeWitnessed(Wanted wanted, ChangeTerms terms, const RegisterName& witness);
-  Result<RegisterValue> ReadPinned(const RegisterName& name);
-  Result<ScanPage> ScanAfter(RegisterHolding& mark, const std::string& first,
-                             const std::string& last, size_t max);
-  Status MakeDurable(const RegisterName& name);
-  Result<RegisterTraces> FindTraces(const RegisterName& name);
-  Result<ScanPage> Scan(uint32_t group, const std::string& first, const std::string& last,
-                        size_t max);
-  Result<SweepReport> Sweep(uint32_t group, const SweepProgress& progress) {
-    return UnderNewestMap(group, [&](const GroupReplicas& replicas) {
-      return RegisterSweep(context_, group, replicas, nullptr).Run(progress);
-    });
-  }
-  // Not tried again with other replicas: whether this is the one to restore is decided above.
-  Result<SweepReport> Restore(uint32_t group, const Successor& successor,
-                              const SweepProgress& progress) {
-    const GroupReplicas replicas = TRY(Locate(group));
-    return RegisterSweep(context_, group, replicas, &successor).Run(progress);
-  }
-  Result<SweepReport> Compare(uint32_t group, const Successor& successor,
-                              const GroupReplicas& others, const SweepProgress& progress) {
-    TRY(others.refused);
-    return RegisterSweep(context_, group, others, &successor).Run(progress);
-  }
-  Result<SweepReport> Recover(uint32_t group, const GroupReplicas& replicas,
-                              const SweepProgress& progress) {
-    TRY(replicas.refused);
-    return RegisterRecovery(context_, group, replicas).Run(progress);
-  }
-  Result<EraseReport> Erase(uint32_t group, const MayErase& may_erase) {
-    return UnderNewestMap(group, [&](const GroupReplicas& replicas) {
-      return RegisterEraser(context_, group, replicas).Run(may_erase);
-    });
-  }
-
- private:
-  Result<RegisterValue> ReadAgain(const RegisterName& name);
-  // With `mark`, those that hold it are asked to list, and what they do not agree on is pinned.
-  Result<ScanPage> TryScan(const GroupReplicas& replicas, RegisterHolding* mark, uint32_t group,
-                           const std::string& first, const std::string& last, size_t max);
-  // Those who were asked to list alone, null in the place of others, and until when they count.
-  struct Listers {
-    GroupReplicas replicas;
-    Time count_until = Time::max();
-  };
-  std::vector<Result<RegisterValue>> ReadListed(const GroupReplicas& replicas,
-                                                const std::vector<RegisterName>& names,
-                                                const RegisterRange& range, const Listers* listers);
-  Result<Listers> HoldersAmong(const GroupReplicas& replicas, RegisterHolding& mark);
-  Result<RegisterRange> ReadRangeOf(const GroupReplicas& replicas, RegisterHolding& mark,
-                                    const RegisterRange::Question& question, Listers& listers);
-  Result<RegisterValue> Pin(RegisterCall& call);
-  void Ask(std::span<RegisterCall* const> calls);
-
-  Result<GroupReplicas> Locate(uint32_t group) {
-    GroupReplicas replicas = locator_.Replicas(group);
-    TRY(replicas.refused);
-    return replicas;
-  }
-
-  // Does it with the group's replicas, and again with others when these turn out to be others by
-  // now. `operation` says so with EREMCHG. It begins with `known`, if that is given.
-  template <typename Operation>
-  auto UnderNewestMap(uint32_t group, Operation operation, const GroupReplicas* known = nullptr)
-      -> decltype(operation(GroupReplicas())) {
-    for (;;) {
-      const GroupReplicas replicas =
-          known != nullptr ? *std::exchange(known, nullptr) : TRY(Locate(group));
-      auto result = operation(replicas);
-      if (CodeOf(result) != EREMCHG) return result;
-      const Status newer = locator_.CatchUp(replicas);
-      if (!newer.ok()) return Failed(newer.Context(fmt::format("group {}", group)));
-    }
-  }
-  template <typename T>
-  static int CodeOf(const Result<T>& result) {
-    return result.has_value() ? 0 : result.error().code();
-  }
-  static int CodeOf(const Status& status) { return status.code(); }
-
-  Result<RegisterValue> Finish(RegisterCall& call);
-  // A change that is tried until its outcome is known.
-  struct Attempt {
-    Attempt(RegisterName name_in, const RegisterValue& seen_in, std::optional<std::string> value_in,
-            ChangeTerms terms_in)
-        : name(std::move(name_in)),
-          seen(seen_in),
-          value(std::move(value_in)),
-          terms(terms_in),
-          own{.seen_slot = seen_in.slot} {
-      if (!value || name.group == kMapGroup) terms.room = Room::kFreeing;
-    }
-
-    const RegisterName name;
-    const RegisterValue seen;
-    std::optional<std::string> value;  // until it is proposed
-    ChangeTerms terms;
-    OwnChange own;
-    const Companions* with = nullptr;
-    // Of one whose fast round is over already.
-    GroupReplicas replicas;
-    std::unique_ptr<RegisterCall> call;
-    bool is_chosen = false;
-    RegisterHolding* holding = nullptr;  // to be set
-  };
-  Status Check(const Attempt& attempt) const;
-  // Sends the fast round of `last`, and at once that of `first` if any, if all can have one now.
-  // What is known of the witness.
-  std::optional<RegisterValue> TryFast(Attempt* first, Attempt& last, const RegisterName* witness);
-  // Makes its call, if that can have a fast round now; null if not.
-  std::shared_ptr<const RememberedRegister> Begin(Attempt& attempt, const GroupReplicas& replicas);
-  void Propose(RegisterCall& call, const RememberedRegister& remembered, Attempt& attempt);
-  ChangeOutcome Carry(Attempt& attempt);
-  Result<ChangeOutcome> TryChange(RegisterCall& call, Attempt& attempt);
-  Result<ChangeOutcome> End(RegisterCall& call, Attempt& attempt, bool is_chosen);
-  Result<Settled> MakeFinal(RegisterCall& call, Settled settled);
-  Result<ChangeOutcome> Conclude(RegisterCall& call, const OwnChange& own, const Settled& settled,
-                                 Durability durability);
-  void Remember(const RegisterCall& call, const Chosen& chosen);
-  std::shared_ptr<const RememberedRegister> Recall(const RegisterCall& call, uint64_t slot,
-                                                   size_t replicas);
-  Proposal NewProposal(const RememberedRegister& replaced, std::optional<std::string> value);
-
-  Runtime& runtime_;
-  ReplicaLocator& locator_;
-  const RegisterContext context_;
-};
+RegisterValue RegisterStore::Impl::ValueOf(const RegisterCall& call, const Chosen& chosen) {
+  return {VisibleSlot(chosen, call.floor()), chosen.proposal->value, chosen.proposal->removed_at,
+          chosen.proposal->is_instead};
+}
 
 void RegisterStore::Impl::Remember(const RegisterCall& call, const Chosen& chosen) {
   if (chosen.slot > 0 || call.floor() > 0) context_.cache->Remember(call.key(), call.Known(chosen));
@@ -352,7 +200,7 @@ RegisterStore::WitnessedOutcome RegisterStore::Impl::ChangeWitnessed(Wanted want
 std::optional<RegisterValue> RegisterStore::Impl::TryFast(Attempt* first, Attempt& last,
                                                           const RegisterName* witness) {
   const GroupReplicas replicas = locator_.Replicas(last.name.group);
-  if (!replicas.refused.ok()) return std::nullopt;
+  if (!replicas.refused.ok() || replicas.are_moving) return std::nullopt;
   const auto first_before = first != nullptr ? Begin(*first, replicas) : nullptr;
   const auto last_before = Begin(last, replicas);
   if ((first != nullptr && first_before == nullptr) || last_before == nullptr) {
@@ -423,7 +271,7 @@ ChangeOutcome RegisterStore::Impl::Carry(Attempt& attempt) {
     return TryChange(call, attempt);
   };
   const GroupReplicas* const known = attempt.call != nullptr ? &attempt.replicas : nullptr;
-  Outcome outcome = UnderNewestMap(attempt.name.group, carry, known);
+  Outcome outcome = WhileTheyStay(attempt.name.group, carry, known);
   if (outcome.has_value()) return *std::move(outcome);
   const Status& why = outcome.error();
   if (!own.sent) return {{.effect = Effect::kRefused, .why = why}, {}};
@@ -436,7 +284,7 @@ ChangeOutcome RegisterStore::Impl::Carry(Attempt& attempt) {
 // since: then somebody may take over into this epoch what was proposed in the one before. A caller
 // that is refused must be able to rely on it: nothing that anybody proposed for what it has seen
 // takes effect any more. So where nothing has happened in this epoch it is removed once more.
-Result<Settled> RegisterStore::Impl::MakeFinal(RegisterCall& call, Settled settled) {
+Result<RegisterCall::Settled> RegisterStore::Impl::MakeFinal(RegisterCall& call, Settled settled) {
   const Chosen& chosen = settled.chosen;
   const bool has_value = chosen.proposal->value.has_value();
   if (has_value || chosen.slot > call.floor() || call.floor() == 0) return settled;
@@ -552,7 +400,8 @@ Result<ChangeOutcome> RegisterStore::Impl::Conclude(RegisterCall& call, const Ow
 
 Status RegisterStore::Impl::MakeDurable(const RegisterName& name) {
   TRY(CheckName(name));
-  return UnderNewestMap(name.group, [&](const GroupReplicas& replicas) -> Status {
+  return WhileTheyStay(name.group, [&](const GroupReplicas& replicas) -> Status {
+    if (replicas.are_durable) return {};
     RegisterCall call(context_, name, replicas,
                       ChangeTerms{Durability::kWriteThrough, Room::kFreeing});
     if (TRY(call.Settle(nullptr)).chosen.slot == 0) return {};  // nothing was ever written
@@ -566,154 +415,6 @@ Result<RegisterTraces> RegisterStore::Impl::FindTraces(const RegisterName& name)
   return UnderNewestMap(name.group, [&](const GroupReplicas& replicas) {
     return FindRegisterTraces(context_, name, replicas);
   });
-}
-
-// ---- Scanning
-
-// The registers `names`, in ascending order, of which the answers to a range tell most. Replicas
-// are asked about those alone on which the answers do not agree.
-std::vector<Result<RegisterValue>> RegisterStore::Impl::ReadListed(
-    const GroupReplicas& replicas, const std::vector<RegisterName>& names,
-    const RegisterRange& range, const Listers* listers) {
-  std::vector<std::unique_ptr<RegisterCall>> calls;
-  std::vector<RegisterCall*> unclear;
-  const std::vector<RegisterRange::Answer>& answers = range.answers;
-  std::vector<size_t> at(answers.size());
-  for (const RegisterName& name : names) {
-    RegisterCall& call =
-        *calls.emplace_back(std::make_unique<RegisterCall>(context_, name, replicas));
-    bool all_told = true;
-    for (size_t i = 0; i < answers.size(); ++i) {
-      const std::vector<RangeRecord>& records = answers[i].records;
-      while (at[i] < records.size() && records[at[i]].key < call.key()) ++at[i];
-      const bool told =
-          at[i] < records.size() && records[at[i]].key == call.key() && records[at[i]].has_value;
-      if (told) call.Learn(answers[i].replica, range.asked, records[at[i]].record);
-      all_told = all_told && told;
-    }
-    if (!all_told || !call.KnowsEnough()) unclear.push_back(&call);
-  }
-  // A second look shows what was only on its way to some of them.
-  if (listers != nullptr) std::ranges::for_each(unclear, &RegisterCall::ForgetStates);
-  Ask(unclear);
-  const bool they_count = listers != nullptr && runtime_.Now() < listers->count_until;
-  std::vector<Result<RegisterValue>> values;
-  for (const auto& call : calls) {
-    const bool is_clear = listers == nullptr || (they_count && call->AgreesWith(listers->replicas));
-    values.push_back(is_clear ? Finish(*call) : Pin(*call));
-  }
-  return values;
-}
-
-Result<RegisterValue> RegisterStore::Impl::Pin(RegisterCall& call) {
-  call.Begin();  // others may have been pinned before
-  const Chosen chosen = TRY(call.Pin());
-  context_.cache->Forget(call.key());  // the replicas have promised since
-  return ValueOf(call, chosen);
-}
-
-Result<RegisterValue> RegisterStore::Impl::ReadPinned(const RegisterName& name) {
-  TRY(CheckName(name));
-  return UnderNewestMap(name.group, [&](const GroupReplicas& replicas) {
-    RegisterCall call(context_, name, replicas);
-    return Pin(call);
-  });
-}
-
-Result<RegisterStore::ScanPage> RegisterStore::Impl::Scan(uint32_t group, const std::string& first,
-                                                          const std::string& last, size_t max) {
-  return UnderNewestMap(group, [&](const GroupReplicas& replicas) {
-    return TryScan(replicas, /*mark=*/nullptr, group, first, last, max);
-  });
-}
-
-Result<RegisterStore::Impl::Listers> RegisterStore::Impl::HoldersAmong(
-    const GroupReplicas& replicas, RegisterHolding& mark) {
-  const auto holds = [&mark](const Drive* drive) {
-    return drive != nullptr && std::ranges::find(mark.drives, drive) != mark.drives.end();
-  };
-  const auto up = std::ranges::count_if(
-      replicas.drives, [&](const Drive* drive) { return holds(drive) && drive->IsUp(); });
-  const bool enough = static_cast<size_t>(up) > replicas.drives.size() / 2;
-  if (!enough || runtime_.Now() + context_.options.drive_timeout >= mark.counts_until) {
-    RegisterCall call(context_, mark.name, replicas);
-    mark.drives = TRY(call.FindHolders(mark.slot));
-    mark.counts_until = call.counts_until();
-  }
-  Listers listers{replicas, mark.counts_until};
-  for (Drive*& drive : listers.replicas.drives) {
-    if (!holds(drive)) drive = nullptr;
-  }
-  return listers;
-}
-
-// Each range by drives that held the mark before they were asked for this one.
-Result<RegisterRange> RegisterStore::Impl::ReadRangeOf(const GroupReplicas& replicas,
-                                                       RegisterHolding& mark,
-                                                       const RegisterRange::Question& question,
-                                                       Listers& listers) {
-  for (bool is_last = false;; is_last = true) {
-    listers = TRY(HoldersAmong(replicas, mark));
-    auto range = RegisterRange::Read(context_, mark.name.group, listers.replicas, question);
-    const bool counts = runtime_.Now() < mark.counts_until;
-    if (range.has_value() ? counts : is_last || CodeOf(range) == EREMCHG) return range;
-    if (is_last) {
-      return Fail(EIO, "list registers of group {}: it took too long", mark.name.group);
-    }
-    mark.drives.clear();  // others may hold it by now
-  }
-}
-
-Result<RegisterStore::ScanPage> RegisterStore::Impl::ScanAfter(RegisterHolding& mark,
-                                                               const std::string& first,
-                                                               const std::string& last,
-                                                               size_t max) {
-  return UnderNewestMap(mark.name.group, [&](const GroupReplicas& replicas) {
-    return TryScan(replicas, &mark, mark.name.group, first, last, max);
-  });
-}
-
-Result<RegisterStore::ScanPage> RegisterStore::Impl::TryScan(const GroupReplicas& replicas,
-                                                             RegisterHolding* mark, uint32_t group,
-                                                             const std::string& first,
-                                                             const std::string& last, size_t max) {
-  size_t wanted = std::max<size_t>(max, 1);
-  const std::string prefix = RegisterRecordKey(context_.options.prefix, {group, ""});
-  ScanPage page;
-  page.next = first;
-  while (page.next.has_value() && page.entries.empty()) {
-    if (*page.next > last) return ScanPage{};
-    const auto asked =
-        static_cast<uint32_t>(std::clamp<size_t>(wanted, kLeastScanRecords, kMaxRangeRecords));
-    const RegisterRange::Question question{prefix + *page.next, prefix + last, asked,
-                                           /*patient=*/false};
-    Listers listers;
-    const RegisterRange range =
-        TRY(mark != nullptr ? ReadRangeOf(replicas, *mark, question, listers)
-                            : RegisterRange::Read(context_, group, replicas, question));
-    const std::set<std::string> keys = range.Keys();
-    std::vector<RegisterName> names;
-    for (const std::string& key : keys) {
-      if (names.size() == wanted) break;
-      names.push_back({group, key.substr(prefix.size())});
-    }
-    // The lowest key after the one that was looked at last.
-    if (names.size() < keys.size()) {
-      page.next = names.back().key + '\0';
-    } else if (range.through.has_value()) {
-      page.next = range.through->substr(prefix.size()) + '\0';
-    } else {
-      page.next.reset();
-    }
-    const auto values = ReadListed(replicas, names, range, mark != nullptr ? &listers : nullptr);
-    // Where many were removed it is soon known whether anything is left.
-    if (mark != nullptr) wanted = std::max<size_t>(wanted, kPageRecords);
-    for (size_t i = 0; i < names.size(); ++i) {
-      const RegisterValue value = TRY(values[i]);
-      if (value.value.has_value()) page.entries.push_back({names[i].key, value});
-    }
-  }
-  return page;
 }
 
 // ---- RegisterStore
@@ -786,6 +487,12 @@ Result<SweepReport> RegisterStore::Compare(uint32_t group, size_t replica, Drive
                                            bool is_copy, const GroupReplicas& others,
                                            const SweepProgress& progress) {
   return impl_->Compare(group, {replica, drive, /*remembers=*/true, is_copy}, others, progress);
+}
+
+Result<SweepReport> RegisterStore::CopyTo(Drive& drive, uint32_t group,
+                                          const GroupReplicas& replicas,
+                                          const SweepProgress& progress) {
+  return impl_->CopyTo(drive, group, replicas, progress);
 }
 
 Result<SweepReport> RegisterStore::Recover(uint32_t group, const GroupReplicas& replicas,

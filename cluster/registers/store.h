@@ -179,6 +179,11 @@ struct GroupReplicas {
   std::optional<int64_t> cluster_version;
   // Why nobody is asked, and nothing is done, whatever the drives would say; else success.
   Status refused;
+  // The group's registers are being copied to other replicas. Nothing decides anything with these
+  // but who copies them: changes wait for the end of it, and a read answers what is chosen already.
+  bool are_moving = false;
+  // What they have answered is safe from power loss, whatever was asked for.
+  bool are_durable = false;
 };
 
 class ReplicaLocator {
@@ -203,6 +208,7 @@ class RegisterStore {
     Duration drive_timeout = std::chrono::seconds(5);    // for one request
     Duration straggler = std::chrono::milliseconds(20);  // how long one more answer is waited for
                                                          // before a classic round is begun instead
+    Duration move_timeout = std::chrono::minutes(10);    // how long a change waits for a move
     size_t remembered = 4096;  // registers whose replicas' states are remembered, under 1 KiB each
 
     // For tests of the tests. Quorums: null is the right ones.
@@ -334,6 +340,13 @@ class RegisterStore {
   // erased.
   Result<SweepReport> Compare(uint32_t group, size_t replica, Drive& drive, bool is_copy,
                               const GroupReplicas& others, const SweepProgress& progress = nullptr);
+
+  // Copies all registers of `group`, removed ones included, from `replicas`, which may be moving,
+  // to `drive`, which is none of them; everything is written through. They are decided as by
+  // ReadPinned() before that. Nobody else may change them any more, and `drive` held none that
+  // these lack. SweepReport::behind counts what `drive` had not. Failures as of Restore.
+  Result<SweepReport> CopyTo(Drive& drive, uint32_t group, const GroupReplicas& replicas,
+                             const SweepProgress& progress = nullptr);
 
   // Decides all registers of `group` anew with these replicas alone, whether they have a say or
   // not: cluster/registers/recovery.h.

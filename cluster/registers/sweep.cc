@@ -62,7 +62,7 @@ RegisterSweep::RegisterSweep(const RegisterContext& context, uint32_t group, Gro
       replicas_(std::move(replicas)),
       drives_(replicas_.drives),
       successor_(successor) {
-  if (successor != nullptr) replicas_.drives[successor->replica] = nullptr;
+  if (successor != nullptr && successor->replica) replicas_.drives[*successor->replica] = nullptr;
 }
 
 Terms RegisterSweep::RequestTerms() const {
@@ -152,7 +152,9 @@ void RegisterSweep::AskOneByOne(Registers& registers) {
 
 Status RegisterSweep::Settle(Register& each) {
   each.call.Begin();
-  if (successor_ != nullptr && !successor_->remembers) each.call.GiveUpBound();
+  // Of a copy nobody is lost: those who would show what is chosen are waited for.
+  const bool is_lost = successor_ != nullptr && successor_->replica && !successor_->remembers;
+  if (is_lost) each.call.GiveUpBound();
   each.chosen = TRY(each.call.Settle(nullptr)).chosen;
   return {};
 }
@@ -238,7 +240,7 @@ Status RegisterSweep::LookAt(Registers& registers, bool last_time, SweepReport& 
                   each->call.Title(), successor_->drive.name());
     }
     for (size_t i = 0; i < drives_.size(); ++i) {
-      const bool lacks = successor_ == nullptr || i != successor_->replica;
+      const bool lacks = successor_ == nullptr || successor_->replica != i;
       if (lacks && !each->answered[i]) ++report.unheard;
     }
   }

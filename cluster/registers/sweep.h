@@ -24,7 +24,7 @@ namespace pinstripe {
 // The drive that takes the place of a lost replica, or is that replica and may have forgotten
 // something. It has no say yet.
 struct Successor {
-  size_t replica = 0;
+  std::optional<size_t> replica;  // null: it is to be one of others than these
   Drive& drive;
   bool remembers = false;  // what it has it was told when it had a say
   bool is_copy = false;    // so that it may have what was erased since

@@ -5,6 +5,7 @@
 
 #include "base/attempts.h"
 #include "base/try.h"
+#include "cluster/beside.h"
 #include "fs/files/map_pages.h"
 
 namespace pinstripe {
@@ -147,10 +148,12 @@ Result<UnsafeStripes::Unsafe> FileCommit::FlushNewStripes(Inode& out) {
 
 // Up to which size contents go into the inode: somewhat more where nothing can lie beside it, and
 // where some of what is there is kept. That would need pieces which are safe from power loss before
-// the inode names them. An inode needs no such wait.
+// the inode names them. An inode needs no such wait. On an engine, which contents would fill, there
+// is no more.
 uint64_t FileCommit::InlineLimit() const {
   constexpr uint64_t kMost = 4 << 10;
   const uint64_t limit = layout().inline_limit;
+  if (AreNamesOnEngine(context_.cluster)) return limit;
   const uint64_t more = std::max(limit, std::min(8 * limit, kMost));
   return KeepsSome() || (now_.size <= more && !BesideLayout()) ? more : limit;
 }

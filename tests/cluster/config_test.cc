@@ -91,6 +91,7 @@ TEST_F(ClusterConfigTest, WhatIsNotSaidHasADefault) {
   EXPECT_FALSE(config->durable_close);
   EXPECT_EQ(config->drive_timeout, seconds(5));
   EXPECT_EQ(config->open_timeout, seconds(10));
+  EXPECT_EQ(config->idle_timeout, std::chrono::minutes(5));
   ASSERT_EQ(config->drives.size(), 8u);
   EXPECT_EQ(config->drives[7].id, 8);
   EXPECT_EQ(config->drives[7].addresses, std::vector<std::string>{"h:8008"});
@@ -108,7 +109,7 @@ TEST_F(ClusterConfigTest, EverythingCanBeSaid) {
       "replicate_limit = '1 MiB'\nmin_redundancy = 0\n"
       "[registers]\nreplicas = 1\ngroups = 64\n"
       "[limits]\nmemory = '64 MiB'\ncache_dir = '/c'\ncache_dir_size = '1 GiB'\ndrive_timeout = "
-      "'250 ms'\nopen_timeout = '1 s'\n"
+      "'250 ms'\nopen_timeout = '1 s'\nidle_timeout = '2 h'\n"
       "[files]\nclose = 'durable'\n"
       "[[drive]]\nid = 2\naddresses = ['[::1]:1', 'h:2']\ndomain = 'rack'\nweight = 5\n"
       "[[drive]]\nid = 1\naddress = 'h:1'\n");
@@ -124,6 +125,7 @@ TEST_F(ClusterConfigTest, EverythingCanBeSaid) {
   EXPECT_EQ(config->cache_directory, "/c");
   EXPECT_EQ(config->cache_directory_bytes, 1u << 30);
   EXPECT_EQ(config->drive_timeout, milliseconds(250));
+  EXPECT_EQ(config->idle_timeout, std::chrono::hours(2));
   EXPECT_TRUE(config->durable_close);
   EXPECT_EQ(config->drives[0].id, 1);
   EXPECT_EQ(config->drives[0].credentials.identity, 7);
@@ -271,6 +273,62 @@ TEST_F(ClusterConfigTest, CredentialsAreCheckedLikeTheRest) {
             "credentials.toml:2: 'passphrase' in [default] is not an option known here");
   std::filesystem::remove(folder_ / "credentials.toml");
   EXPECT_EQ(Load(kSmall + Drives(6)).error().code(), ENOENT);
+}
+
+// --- An engine that keeps names
+
+TEST_F(ClusterConfigTest, AnEngineIsNamedByItsTable) {
+  EXPECT_EQ(Load(kSmall + Drives(6))->engine, std::nullopt);
+  EXPECT_EQ(Load(kSmall + Drives(6) + "[metadata]\nengine = 'drives'\n")->engine, std::nullopt);
+  WriteCredentials("[metadata]\nuser = 'keeper'\npassword = 'secret'\n");
+  const auto etcd = Load(kSmall + Drives(6) +
+                         "[metadata]\nengine = 'etcd'\nendpoints = ['https://a:2379', "
+                         "'https://[fe80::1]:2379']\nca = 'ca.pem'\ncertificate = 'us.pem'\n"
+                         "key = 'key.pem'\n");
+  ASSERT_OK(etcd);
+  ASSERT_TRUE(etcd->engine.has_value());
+  EXPECT_EQ(etcd->engine->kind, "etcd");
+  EXPECT_EQ(etcd->engine->cluster, "home");
+  EXPECT_EQ(etcd->engine->endpoints.size(), 2u);
+  EXPECT_EQ(etcd->engine->ca_file, (folder_ / "ca.pem").string());
+  EXPECT_EQ(etcd->engine->key_file, (folder_ / "key.pem").string());
+  EXPECT_EQ(etcd->engine->user, "keeper");
+  EXPECT_EQ(etcd->engine->password, "secret");
+  const auto postgres = Load(kSmall + Drives(6) +
+                             "[metadata]\nengine = 'postgresql'\nconnection = 'host=a,b "
+                             "dbname=passwords'\n");
+  ASSERT_OK(postgres);
+  EXPECT_EQ(postgres->engine->connection, "host=a,b dbname=passwords");
+}
+
+TEST_F(ClusterConfigTest, MistakesOfEnginesAreNamed) {
+  const auto refusal = [this](const std::string& table) {
+    return Refusal(kSmall + Drives(6) + "[metadata]\n" + table);
+  };
+  EXPECT_THAT(refusal("engine = 'mysql'\n"), testing::HasSubstr("engine is 'mysql'"));
+  EXPECT_THAT(refusal("engine = 'etcd'\n"), testing::HasSubstr("etcd needs endpoints"));
+  const std::string etcd = "engine = 'etcd'\nendpoints = ";
+  EXPECT_THAT(refusal(etcd + "['a:2379']\n"), testing::HasSubstr("is not an endpoint of etcd"));
+  EXPECT_THAT(refusal(etcd + "['http://a']\n"), testing::HasSubstr("is not an address"));
+  EXPECT_THAT(refusal(etcd + "['http://a:1', 'https://b:1']\n"), testing::HasSubstr("or none"));
+  EXPECT_THAT(refusal(etcd + "['http://a:1']\nca = 'ca.pem'\n"), testing::HasSubstr("https://"));
+  EXPECT_THAT(refusal(etcd + "['https://a:1']\nkey = 'k.pem'\n"),
+              testing::HasSubstr("belong together"));
+  EXPECT_THAT(refusal("engine = 'postgresql'\n"), testing::HasSubstr("connection"));
+  for (const char* connection :
+       {"host=a password=x", "host=a sslpassword = x", "postgresql://u:x@a/names"}) {
+    const std::string said =
+        refusal(fmt::format("engine = 'postgresql'\nconnection = '{}'\n", connection));
+    EXPECT_THAT(said, testing::HasSubstr("credentials.toml")) << connection;
+  }
+  EXPECT_THAT(refusal("engine = 'drives'\nendpoints = ['http://a:1']\n"),
+              testing::HasSubstr("endpoints"));
+  WriteCredentials("[metadata]\nuser = 'keeper'\n");
+  EXPECT_THAT(Refusal(kSmall + Drives(6)), testing::HasSubstr("a user needs a password"));
+  // No drive may have the number of the engine.
+  WriteCredentials("");
+  EXPECT_THAT(Refusal(kSmall + "[[drive]]\nid = 65535\naddress = 'h:1'\n"),
+              testing::HasSubstr("from 1 to 65534"));
 }
 
 // --- Drives that are Redis stores

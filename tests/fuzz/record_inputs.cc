@@ -9,6 +9,7 @@
 #include "cluster/registers/record.h"
 #include "cluster/stripes/shard.h"
 #include "daemon/resp_hash.h"
+#include "engines/engine.h"
 #include "fs/cache/disk_cache_format.h"
 #include "redis/stored_record.h"
 #include "store/log_entry.h"
@@ -220,6 +221,35 @@ RecordKind StoredRecords() {
           }};
 }
 
+// As a record stands in an engine of names, without its sum: that is made right again.
+RecordKind EngineRecords() {
+  constexpr size_t kSumBytes = 4;
+  const auto head_bytes = [](std::string_view bytes) {
+    Reader reader(bytes);
+    reader.U8();
+    reader.Text();
+    reader.Text();
+    return bytes.size() - reader.left();
+  };
+  const auto without_sum = [head_bytes](std::string bytes) {
+    return bytes.erase(head_bytes(bytes), kSumBytes);
+  };
+  const auto example = [without_sum](const char* version, const char* tag, std::string value) {
+    return without_sum(EncodeEngineRecord(
+        {.version = version, .tag = tag, .value = SharedBytes(std::move(value))}));
+  };
+  return {.name = "record in an engine",
+          .examples = {example("", "", ""), example("v1", "tag", "value"),
+                       example("1234567", "\x01\x02", std::string(300, 'v'))},
+          .again = [head_bytes, without_sum](std::string_view bytes) {
+            std::string summed(bytes);
+            summed.insert(head_bytes(bytes), Writer().U32(Crc32c(AsBytes(bytes))).bytes());
+            return DecodeEngineRecord(SharedBytes(std::move(summed)))
+                .map(EncodeEngineRecord)
+                .map(without_sum);
+          }};
+}
+
 // A hash of the Redis protocol, as a drive keeps it.
 RecordKind RespHashes() {
   return {
@@ -357,7 +387,7 @@ const std::vector<RecordKind>& RecordKinds() {
       LastPlacesKind(),  KeptLayouts(),   ListsOfStarts(),       ShardDescriptors(),
       DescriptorParts(), LogHeaders(),    IndexRecords(),        PlaceRecords(),
       Counts(),          DurableMarks(),  CacheSegmentHeaders(), CacheSlots(),
-      EntryKind(),       StoredRecords(), RespHashes(),
+      EntryKind(),       StoredRecords(), RespHashes(),          EngineRecords(),
   };
   return kinds;
 }

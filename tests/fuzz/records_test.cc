@@ -60,6 +60,7 @@ TEST(HostileBytes, AreNoLastPlaces) { Bombard(KindOfRecord("last places")); }
 TEST(HostileBytes, AreNoKeptLayout) { Bombard(KindOfRecord("kept layout")); }
 TEST(HostileBytes, AreNoRetirement) { Bombard(KindOfRecord("retirement")); }
 TEST(HostileBytes, AreNoRecordInARedisStore) { Bombard(KindOfRecord("record in a Redis store")); }
+TEST(HostileBytes, AreNoRecordInAnEngine) { Bombard(KindOfRecord("record in an engine")); }
 TEST(HostileBytes, AreNoHash) { Bombard(KindOfRecord("hash of the Redis protocol")); }
 TEST(HostileBytes, AreNoDirectoryEntry) { Bombard(KindOfRecord("directory entry")); }
 TEST(HostileStore, HasNoLogHeader) { Bombard(KindOfRecord("log header")); }

@@ -163,6 +163,33 @@ check "and refuse changes" fails_saying "Read-only" touch "$mount/second"
 fusermount3 -u "$mount" || flunk "unmounting"
 "$fuse" "$config" "$mount" || flunk "mounting"
 
+# --- a mount that does nothing ---
+
+idle=$cluster/idle.toml
+grep -v '^idle_timeout' "$config" | sed 's/^\[limits\]$/&\nidle_timeout = "300 ms"/' >"$idle"
+grep -q '^idle_timeout' "$idle" || printf '\n[limits]\nidle_timeout = "300 ms"\n' >>"$idle"
+mkdir "$work/idle"
+check "a mount may be told to close connections soon" "$fuse" "$idle" "$work/idle"
+has_connections() {  # COUNT OR MORE
+  [ "$(ss -Htnp state established | grep -c "pid=$(pgrep -f -x "$fuse $idle $work/idle"),")" -ge "$1" ]
+}
+has_none() { ! has_connections 1; }
+check "it has none when nobody uses it" wait_until 30 has_none
+can_be_read_there() { cmp "$work/file" "$work/idle/file"; }
+check "a file can be read nevertheless" can_be_read_there
+check "over connections that were made for it" has_connections 6
+check "which are closed again" wait_until 30 has_none
+dev kill 1 2
+dev start 1 2
+check "with drives killed and started meanwhile it can be written to" cp "$work/file" "$work/idle/again"
+check "and what it wrote is safe" sync -f "$work/idle/again"
+check "and whole" cmp "$work/file" "$work/idle/again"
+check "and it rests again" wait_until 30 has_none
+dev kill 1 2
+check "with drives killed it can be read" cmp "$work/file" "$work/idle/again"
+dev start 1 2
+fusermount3 -u "$work/idle" || flunk "unmounting"
+
 # --- a cluster that is away ---
 
 dev kill 1 2 3

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Mounts and drives are killed in the middle of changes of names, and then drives and mounts lose their
 # power, for CRASH_SECONDS (40), half of it each: everything acknowledged, or synced, is there, and everything fits together.
-# `./dev crash-meta TIME` does it for longer.
+# `./dev crash-meta TIME` does it for longer. ENGINE: names are on an etcd, or a postgresql, of which members or the server are
+# killed as well; then only the first half is done.
 . "$(dirname "$0")/lib.sh"
 
 needs_fuse
@@ -21,6 +22,10 @@ finds() {  # WORDS COMMAND...
 # --- kills ---
 
 cluster_up meta --layout 4+2 --drives 8 --no-gateway
+if [ -n "${ENGINE:-}" ]; then
+  . "$(dirname "$0")/engines.sh"
+  names_on "$ENGINE"
+fi
 campaign=(/usr/bin/python3 "$project/tests/crash/crash_meta.py" --build "$build" --cluster "$cluster"
   --time "$each" --drives 8 --away 2 --seed "$seed")
 check "names survive kills of mounts and drives" "${campaign[@]}"
@@ -28,6 +33,7 @@ check "names survive kills of mounts and drives" "${campaign[@]}"
 # A test of the test: a file that is removed behind the campaign's back is missed.
 check "and a name that vanishes is noticed" finds ".* is absent" "${campaign[@]}" --time 20 --sabotage
 cluster_down
+[ -z "${ENGINE:-}" ] || finish
 
 # --- losses of power ---
 

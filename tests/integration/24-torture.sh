@@ -2,6 +2,7 @@
 # Files of all sizes and layouts are written, changed and read through several mounts, for TORTURE_SECONDS
 # (10), while drives and mounts die, pause, rot and are replaced, and repairs run: no byte is wrong or lost.
 # `./dev torture TIME` does it for longer, on three clusters. REDIS of the drives are redis-servers.
+# ENGINE: names are on an etcd, or a postgresql, of which members or the server are killed as well.
 . "$(dirname "$0")/lib.sh"
 
 needs_fuse
@@ -15,8 +16,13 @@ campaign() {  # OPTIONS...
   /usr/bin/python3 "$project/tests/crash/torture.py" --build "$build" --cluster "$cluster" "${options[@]}"
 }
 cluster_up whole --layout "$k+$m" --drives "$drives" --redis "${REDIS:-0}" --no-gateway
+if [ -n "${ENGINE:-}" ]; then
+  . "$(dirname "$0")/engines.sh"
+  names_on "$ENGINE"
+fi
 check "$k+$m on $drives drives: no byte is wrong or lost" campaign --redis "${REDIS:-0}"
 cluster_down
+[ -z "${ENGINE:-}" ] || finish
 
 # A test of the test: records that vanish from a drive, and are not written again, are missed.
 sabotage() {

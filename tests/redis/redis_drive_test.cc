@@ -297,6 +297,28 @@ TEST_F(RedisDriveTest, KeepsWhatItConfirmedWhenTheServerIsKilled) {
   }
 }
 
+TEST_F(RedisDriveTest, AStoreThatIsEmptiedWhileNobodyUsesItCountsAsLost) {
+  RedisServer server;
+  RedisDrive::Options options = OptionsFor(server.address());
+  options.idle_timeout = 5ms;
+  RedisDrive drive(io_, options);
+  const auto rest = [&server] {
+    while (server.Run({"CLIENT", "LIST", "TYPE", "normal"}).find("cmd=evalsha") !=
+           std::string::npos) {
+      std::this_thread::yield();
+    }
+  };
+  ASSERT_OK(Put(drive, {.key = "k", .value = SharedBytes("v"), .version = "1", .tag = {}}));
+  rest();
+  EXPECT_OK(Get(drive, "k"));
+  EXPECT_EQ(drive.CountLosses(), 0u);
+  rest();
+  EXPECT_TRUE(drive.IsUp());
+  server.Run({"FLUSHALL"});  // by the same run of the server
+  EXPECT_FAILS(Get(drive, "k"), ENOENT);
+  EXPECT_EQ(drive.CountLosses(), 1u);
+}
+
 // Whoever was connected to what it was before hears nothing of what it is now.
 TEST_F(RedisDriveTest, AStoreThatIsEmptiedIsNotTheSameAnyMore) {
   RedisServer server;

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,38 +13,17 @@
 #include "base/read_file.h"
 #include "tests/kinetic/certificate.h"
 #include "tests/support/free_ports.h"
-
-extern char** environ;
+#include "tests/support/spawn.h"
 
 namespace pinstripe {
-namespace {
-
-// Starts a program of the path; its output goes to `output`, or nowhere.
-pid_t Spawn(const std::vector<std::string>& words, int output) {
-  std::vector<char*> arguments;
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  if (output >= 0) {
-    posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-  } else {
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  }
-  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  pid_t process = -1;
-  const int error =
-      posix_spawnp(&process, arguments[0], &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  EXPECT_EQ(error, 0) << "cannot start " << words[0] << ": ./dev setup installs it";
-  return error == 0 ? process : -1;
-}
-
-}  // namespace
-
-RedisServer::RedisServer(Settings settings, bool tls)
-    : tls_(tls), settings_(std::move(settings)), port_(FreePorts(1)[0]) {
+RedisServer::RedisServer(Settings settings, bool tls) : tls_(tls), settings_(std::move(settings)) {
+  const std::vector<uint16_t> ports = FreePorts(2);
+  port_ = ports[0];
   const std::string port = std::to_string(port_);
+  // Otherwise it takes one that is 10000 higher, which an outgoing connection may have.
+  if (settings_.contains("cluster-enabled")) {
+    settings_.insert({"cluster-port", std::to_string(ports[1])});
+  }
   settings_.insert({{"bind", "127.0.0.1"},
                     {"dir", directory_.path()},
                     {"appendonly", "yes"},
@@ -81,7 +59,7 @@ void RedisServer::Start() {
     for (std::string part; parts >> part;) words.push_back(part);
     if (words.size() == before) words.emplace_back();
   }
-  process_ = Spawn(words, -1);
+  process_ = SpawnProgram(words, -1);
   if (process_ < 0) return;
   const auto answers = [this] {
     const std::string answer = Run({"PING"});
@@ -107,7 +85,7 @@ std::string RedisServer::Run(const std::vector<std::string>& words) const {
   all.insert(all.end(), words.begin(), words.end());
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return "";
-  const pid_t process = Spawn(all, ends[1]);
+  const pid_t process = SpawnProgram(all, ends[1]);
   close(ends[1]);
   std::string output;
   std::array<char, 4096> buffer;

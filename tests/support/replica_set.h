@@ -62,6 +62,7 @@ class ReplicaClient final : public ReplicaLocator {
     GroupReplicas replicas;
     for (const auto& drive : drives) replicas.drives.push_back(drive.get());
     replicas.cluster_version = cluster_version;
+    replicas.are_moving = are_moving;
     return replicas;
   }
 
@@ -71,6 +72,7 @@ class ReplicaClient final : public ReplicaLocator {
     return {};
   }
 
+  bool are_moving = false;                      // the registers, as far as this client knows
   std::optional<int64_t> cluster_version;       // of the epoch that this client knows
   std::optional<int64_t> next_cluster_version;  // that it learns of when it is refused
 

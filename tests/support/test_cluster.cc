@@ -9,6 +9,7 @@
 
 #include "base/try.h"
 #include "cluster/gather.h"
+#include "cluster/map/names_place.h"
 #include "tests/support/put_then_get.h"
 
 namespace pinstripe {
@@ -303,18 +304,26 @@ TestCluster::TestCluster(Runtime& runtime, const Options& options)
     drive.id = id;
     drive.addresses = {AddressOf(id)};
     config_.drives.push_back(std::move(drive));
-    Machine& machine = machines_[AddressOf(id)];
-    machine.memory = std::make_shared<MemoryDrive>(runtime, NameOf(id), options.drive_bytes,
-                                                   options.reserve_bytes);
-    if (options.loses_power) {
-      machine.memory->RememberUnsynced();
-      machine.starts = {{runtime.Random() | 1, /*clean=*/true}};
-      machine.memory->SetStarts(machine.starts);
-    }
-    machine.faulty = std::make_shared<FaultyDrive>(runtime, machine.memory);
-    machine.socket = std::make_shared<Socket>();
-    machine.socket->Plug(machine.faulty);
+    AddMachine(id);
   }
+  if (options.engine) {
+    config_.engine = EngineConfig{.kind = "etcd", .endpoints = {"http://memory:1"}};
+    AddMachine(kEngineDrive);
+  }
+}
+
+void TestCluster::AddMachine(DriveId id) {
+  Machine& machine = machines_[AddressOf(id)];
+  machine.memory = std::make_shared<MemoryDrive>(runtime_, NameOf(id), options_.drive_bytes,
+                                                 options_.reserve_bytes);
+  if (options_.loses_power) {
+    machine.memory->RememberUnsynced();
+    machine.starts = {{runtime_.Random() | 1, /*clean=*/true}};
+    machine.memory->SetStarts(machine.starts);
+  }
+  machine.faulty = std::make_shared<FaultyDrive>(runtime_, machine.memory);
+  machine.socket = std::make_shared<Socket>();
+  machine.socket->Plug(machine.faulty);
 }
 
 Status TestCluster::Format(Cluster::FormatOptions options) {
@@ -343,7 +352,8 @@ DriveFactory TestCluster::Factory(std::shared_ptr<ClientLife> life) {
 }
 
 Result<TestCluster::Machine*> TestCluster::FindMachine(const DriveConfig& config) {
-  const auto machine = machines_.find(config.addresses.front());
+  const auto machine =
+      machines_.find(config.engine ? AddressOf(kEngineDrive) : config.addresses.front());
   if (machine == machines_.end()) return Fail(EINVAL, "no drive at {}", config.addresses.front());
   return &machine->second;
 }

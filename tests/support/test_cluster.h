@@ -39,6 +39,7 @@ class TestCluster {
     int replicas = 0;  // 0: 2 m + 1, as far as there are drives
     uint64_t drive_bytes = MemoryStore::kDefaultCapacity;
     uint64_t reserve_bytes = 0;  // of these, that data does not get
+    bool engine = false;         // there is one for names; SetDown() and so on by kEngineDrive
     bool loses_power = false;    // drives remember what was not synced: see LosePower()
   };
 
@@ -90,6 +91,7 @@ class TestCluster {
     std::shared_ptr<FaultyDrive> faulty;
     std::shared_ptr<Socket> socket;  // holds `faulty` for the clients
   };
+  void AddMachine(DriveId id);
   Result<Machine*> FindMachine(const DriveConfig& config);
   Machine& MachineOf(DriveId id) { return machines_.at(AddressOf(id)); }
   static std::string AddressOf(DriveId id) { return fmt::format("memory:{}", id); }

@@ -200,6 +200,63 @@ TEST_F(CheckerTest, MissingShardsAreShortAndTooManyOfThemAreLost) {
   EXPECT_THAT(report.findings[0].what, HasSubstr("2 blocks; block 0: 0 of 3"));
 }
 
+TEST_F(CheckerTest, PathsAreThoseThatFilesHaveNow) {
+  const InodeId a = MakeDirectory("a");
+  Make("made", Pattern(1, kTestBlock), a);
+  Make("elsewhere", Pattern(2, kTestBlock));
+  Make("here", Pattern(3, kTestBlock), a);
+  const InodeId linked = Make("first", Pattern(4, kTestBlock), a);
+  ASSERT_OK(fs_->Rename(a, "here", a, "renamed"));
+  ASSERT_OK(fs_->Rename(kRootInode, "elsewhere", a, "moved"));
+  ASSERT_OK(fs_->Link(linked, a, "second"));
+  ASSERT_OK(fs_->Unlink(a, "second"));
+  for (DriveId drive = 1; drive <= 5; ++drive) {
+    for (const std::string& key : ShardsOn(drive)) Delete(drive, key);
+  }
+  EXPECT_THAT(Problems(Check()), ElementsAre("lost-data /a/first", "lost-data /a/made",
+                                             "lost-data /a/moved", "lost-data /a/renamed"));
+}
+
+TEST_F(CheckerTest, OfVeryManyFindingsThatAreNoErrorsTheRestIsCounted) {
+  for (int i = 0; i < 5; ++i) Make(fmt::format("file{}", i), Pattern(i, kTestBlock));
+  for (const std::string& key : ShardsOn(1)) Delete(1, key);
+  const CheckReport all = Check();
+  const size_t lacking = all.Count(Severity::kShort);
+  ASSERT_GT(lacking, 1u);
+  EXPECT_EQ(all.findings.size(), lacking);
+  Checker checker(*host_.cluster, {.most_told = 1});
+  const CheckReport report = checker.Run();
+  EXPECT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(report.untold.at("short-of-shards").count, lacking - 1);
+  EXPECT_EQ(report.Count(Severity::kShort), lacking);
+  // What is lost is told of every file.
+  for (DriveId drive = 1; drive <= 5; ++drive) {
+    for (const std::string& key : ShardsOn(drive)) Delete(drive, key);
+  }
+  Checker again(*host_.cluster, {.most_told = 1});
+  EXPECT_EQ(again.Run().findings.size(), 5u);
+}
+
+TEST_F(CheckerTest, WhatHasDataComesInTheOrderOfItsNumber) {
+  std::set<InodeId> made;
+  for (int i = 0; i < 10; ++i) {
+    made.insert(Make(fmt::format("file{}", i), Pattern(i, kTestBlock)));
+    Make(fmt::format("small{}", i), "x");
+  }
+  Checker checker(*host_.cluster, {});
+  checker.Run();
+  EXPECT_EQ(checker.CountWithData(), 10u);
+  std::vector<InodeId> seen;
+  for (InodeId last = 0;;) {
+    const std::vector<InodeId> some = checker.WithData(last, 3);
+    if (some.empty()) break;
+    EXPECT_LE(some.size(), 3u);
+    seen.insert(seen.end(), some.begin(), some.end());
+    last = some.back();
+  }
+  EXPECT_EQ(seen, std::vector<InodeId>(made.begin(), made.end()));
+}
+
 TEST_F(CheckerTest, ShardsThatNoFileNamesAreCounted) {
   Make("file", Pattern(1, kTestBlock));
   const std::string prefix = ClusterPrefix("test") + "D";

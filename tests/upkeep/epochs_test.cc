@@ -15,6 +15,7 @@
 #include "cluster/gather.h"
 #include "cluster/map/history.h"
 #include "cluster/map_group.h"
+#include "cluster/membership/drive_contents.h"
 #include "cluster/membership/epoch_change.h"
 #include "cluster/membership/rebuild.h"
 #include "tests/fs/fs_test_base.h"

@@ -298,7 +298,12 @@ TEST(SurveyJson, HasTheKeysThatItsPageNames) {
   survey.drives[2].service = ServiceTimes{};
   survey.drives[2].errors = 0;
   survey.drives[3].drain = DrainReport{.left = DriveContents{}};
+  survey.names = {NamesPlace::Where::kEngine, "etcd"};
+  survey.engine_away = "no member answers";
+  survey.engine = Fail(EHOSTUNREACH, "no member answers");
   std::set<std::string> keys;
+  CollectKeys(nlohmann::json::parse(SurveyJson(survey)), "", keys);
+  survey.engine = EngineState{.limit_bytes = 1, .members = {EngineMember{}}};
   CollectKeys(nlohmann::json::parse(SurveyJson(survey)), "", keys);
   survey.opened = Status(EIO, "no drive answers");
   CollectKeys(nlohmann::json::parse(SurveyJson(survey)), "", keys);

@@ -72,6 +72,22 @@ TEST(ElectorateTest, ADriveLosesItsSayWhenItIsMetInAnotherStart) {
   EXPECT_TRUE(electorate.HasSay(1));
 }
 
+TEST(ElectorateTest, ADriveIsNewsUnlessWeOnlyClosedTheConnectionToIt) {
+  Electorate electorate;
+  electorate.Note({{1, 7}});
+  Result<DriveInfo> info = InfoOf({{7, true}}, 1);
+  electorate.Meet(1, info, Time());
+  electorate.Meet(1, info, Time());
+  EXPECT_EQ(electorate.news(), 2u);
+  info->goes_on = true;
+  electorate.Meet(1, info, Time());
+  EXPECT_EQ(electorate.news(), 2u);
+  info = InfoOf({{8, true}, {7, true}}, 2);
+  info->goes_on = true;
+  electorate.Meet(1, info, Time());
+  EXPECT_EQ(electorate.news(), 3u) << "whatever is said, it was started anew";
+}
+
 TEST(ElectorateTest, ACopyHasNoSayInTheMapEither) {
   Electorate electorate;
   electorate.Note({{1, 8}});

@@ -213,6 +213,22 @@ TEST_F(BoundTest, IsGivenUpWhereThoseThatCouldTellAreLost) {
   EXPECT_EQ(read->value, "instead");
 }
 
+// Who copies registers to other replicas has lost nobody: it waits for those who can tell.
+TEST_F(BoundTest, IsNotGivenUpForACopy) {
+  DieAt(0b11011, With("instead"));  // chosen, by four
+  five_.drives[3]->Set({.down = true});
+  five_.drives[4]->Set({.down = true});
+  sim_.Sleep(40s);
+  MemoryDrive copy(sim_, "copy");
+  EXPECT_FAILS(other_->CopyTo(copy, 7, clients_.back()->Replicas(7)), EIO);
+  five_.SetAll({});
+  sim_.Sleep(1s);
+  ASSERT_OK(other_->CopyTo(copy, 7, clients_.back()->Replicas(7)));
+  const auto read = other_->Read(kBound);
+  ASSERT_OK(read);
+  EXPECT_EQ(read->value, "bound");
+}
+
 // ---- The rules, for all that a majority may tell
 
 ReplicaStates StatesOf(const std::vector<int>& votes, const ProposalPtr& bound) {
