@@ -26,6 +26,8 @@ namespace {
 
 // So often a scrub looks whether drives are away for too long.
 constexpr Duration kWatchEvery = std::chrono::minutes(10);
+// One that takes no longer need not give way to a check: it says all that a check does.
+constexpr Duration kLongScrub = std::chrono::hours(1);
 constexpr size_t kMostNotes = 10;
 
 // The drives that are away for so long that what they held is to go to others.
@@ -44,18 +46,23 @@ class Care {
       : cluster_(cluster), factory_(factory), request_(request), claim_(claim) {}
 
   CareOutcome Run();
+  // The part of a scrub that another host is at; there is no claim.
+  CareOutcome Join();
 
  private:
   bool MayGoOn() const { return !done_.stopped && (claim_ == nullptr || claim_->Check().ok()); }
   // Another host may have taken over, as this one stood still.
   RunningWorkOptions Guarded(RunningWorkOptions what, bool gives_way = false) {
     what.may_go_on = [this, gives_way]() -> Status {
-      TRY(claim_->Check());
+      if (claim_ != nullptr) TRY(claim_->Check());
       return gives_way ? GiveWay() : Status();
     };
     return what;
   }
   int64_t Now() const { return cluster_.runtime().WallClock(); }
+  void CheckAndRepair();
+  void Scrub();
+  std::vector<CareTask> Meanwhile();
   void TakeOverdue(OverdueDrives overdue);
   bool MayBegin(const std::string& work);
   bool Move();
@@ -70,7 +77,7 @@ class Care {
   Cluster& cluster_;
   const DriveFactory& factory_;
   const CareRequest& request_;
-  const DriveClaim* const claim_;  // null in a dry run
+  const DriveClaim* const claim_;  // null in a dry run, and where another host cares
   bool all_are_up_ = false;        // the drives
   bool displaced_ = false;         // the check has found shards that are not at home
   std::set<DriveId> overdue_;      // drives that are to be done without
@@ -79,6 +86,8 @@ class Care {
   Mutex watch_;  // several threads scrub
   Time next_watch_ GUARDED_BY(watch_){};
   std::atomic<bool> gave_way_ = false;  // the scrub has
+  bool joins_ = false;                  // it is another host's
+  std::optional<Time> scrub_began_;     // while it goes on
 };
 
 // "drives 3, 4"
@@ -104,6 +113,10 @@ std::string Text(const WorkSeen& seen) {
   const bool is_paused = seen.record.state == WorkAsk::kPause;
   return fmt::format("{} by {}{}", seen.Name(), seen.record.actor.Text(),
                      is_paused ? ", which is paused" : "");
+}
+
+bool IsRunningScrub(const WorkSeen& seen) {
+  return seen.record.work == "scrub" && seen.record.state == WorkAsk::kGoOn;
 }
 
 OverdueDrives FindOverdueDrives(Cluster& cluster, const CareRequest& request) {
@@ -148,21 +161,14 @@ CareOutcome Care::Run() {
       case CareTask::kCheck:
         packs = true;
         // A repair looks at all that a check does.
-        if (moved || !MayBegin("check")) break;
-        Check();
-        // What a check has found is tried once for each check, as it may not be possible.
-        if (MayGoOn() && HasToBeRepaired() && MayBegin("repair")) Repair(/*scrub=*/false);
+        if (!moved) CheckAndRepair();
         break;
       case CareTask::kCollect:
         if (MayBegin("collect")) Collect();
         break;
       case CareTask::kScrub:
         packs = true;
-        if (!MayBegin("scrub")) break;
-        Repair(/*scrub=*/true);
-        if (!gave_way_.exchange(false)) break;
-        TakeOverdue(FindOverdueDrives(cluster_, request_));
-        Move();
+        Scrub();
         break;
     }
   }
@@ -171,6 +177,48 @@ CareOutcome Care::Run() {
     TakeOverdue(FindOverdueDrives(cluster_, request_));
     Move();
   }
+  return done_;
+}
+
+void Care::CheckAndRepair() {
+  if (!MayBegin("check")) return;
+  Check();
+  // What a check has found is tried once for each check, as it may not be possible.
+  if (MayGoOn() && HasToBeRepaired() && MayBegin("repair")) Repair(/*scrub=*/false);
+}
+
+// Each time that it gives way, it goes on where it was.
+void Care::Scrub() {
+  while (MayGoOn() && MayBegin("scrub")) {
+    scrub_began_ = cluster_.runtime().Now();
+    Repair(/*scrub=*/true);
+    scrub_began_.reset();
+    if (!gave_way_.exchange(false)) return;
+    TakeOverdue(FindOverdueDrives(cluster_, request_));
+    const bool moved = Move();
+    for (const CareTask task : Meanwhile()) {
+      if (!MayGoOn()) return;
+      if (task == CareTask::kCheck && !moved) CheckAndRepair();
+      if (task == CareTask::kCollect) Collect();
+    }
+  }
+}
+
+// What is due though a scrub goes on, and may be begun.
+std::vector<CareTask> Care::Meanwhile() {
+  std::vector<CareTask> due =
+      WhatIsDueMeanwhile(FindLastLooks(cluster_), request_.intervals, Now());
+  const auto stops = FindWorkStops(cluster_).value_or(WorkStops());
+  std::erase_if(due, [&](CareTask task) {
+    return WaitsUntil(stops, task == CareTask::kCheck ? "check" : "collect", Now()).has_value();
+  });
+  return due;
+}
+
+CareOutcome Care::Join() {
+  if (!MayBegin("scrub")) return done_;
+  joins_ = true;
+  Repair(/*scrub=*/true);
   return done_;
 }
 
@@ -199,7 +247,8 @@ bool Care::MayBegin(const std::string& work) {
   return false;
 }
 
-// While a scrub goes on for days, drives may go. It gives way to those that have not been tried.
+// While a scrub goes on for days, drives may go. It gives way to those that have not been tried,
+// and to what is to be done each day or week.
 Status Care::GiveWay() {
   {
     const MutexLock lock(watch_);
@@ -212,7 +261,12 @@ Status Care::GiveWay() {
   std::set<DriveId> news;
   std::ranges::set_difference(overdue.waiting, overdue_, std::inserter(news, news.end()));
   const auto stops = FindWorkStops(cluster_);
-  if (news.empty() || WaitsUntil(stops.value_or(WorkStops()), "repair", Now())) return {};
+  if (news.empty() || WaitsUntil(stops.value_or(WorkStops()), "repair", Now())) {
+    const bool is_long = scrub_began_ && cluster_.runtime().Now() - *scrub_began_ >= kLongScrub;
+    if (!is_long || Meanwhile().empty()) return {};
+    gave_way_ = true;
+    return Fail(ECANCELED, "a check or a collection is due; then it goes on");
+  }
   gave_way_ = true;
   return Fail(ECANCELED, "what was on {} goes to others first, as {} away for too long",
               NameOf(news), news.size() == 1 ? "it is" : "they are");
@@ -274,11 +328,11 @@ void Care::Repair(bool scrub) {
   RepairRequest repair{.bytes_per_second = request_.bytes_per_second, .scrub = scrub};
   repair.without.assign(overdue_.begin(), overdue_.end());
   const std::string command = scrub ? "scrub" : "repair";
-  const std::string about = WithoutText(overdue_);
+  const std::string about = joins_ ? "with others" : WithoutText(overdue_);
   if (request_.dry_run) return Note({.work = command, .about = about});
   RunningWorkOptions what = WorkOf(command, repair);
   if (scrub) what.arguments.clear();  // the command line of a scrub has no such option
-  LongWork work(cluster_, Guarded(std::move(what), /*gives_way=*/scrub),
+  LongWork work(cluster_, Guarded(std::move(what), /*gives_way=*/scrub && !joins_),
                 std::string(kRepairGoesOn));
   const auto outcome = RunRepair(work, cluster_, factory_, repair);
   int code = kExitFailed;
@@ -326,6 +380,9 @@ Result<CareOutcome> RunCare(Cluster& cluster, const DriveFactory& factory,
   if (!taken.ok() && taken.code() != EBUSY) return tl::unexpected(taken);
   const std::vector<WorkSeen> others = FindOthersAtWork(cluster);
   if (!taken.ok()) {
+    if (request.joins_scrubs && std::ranges::any_of(others, IsRunningScrub)) {
+      return Care(cluster, factory, request, nullptr).Join();
+    }
     // As it should be where many hosts have the timer, unless somebody has paused what that does.
     later.notes.emplace_back(taken.message());
     for (const WorkSeen& seen : others) {

@@ -22,7 +22,8 @@ struct CareRequest {
   // Small files that have not changed for so long are packed, as often as all is checked. Null:
   // never.
   std::optional<Duration> pack_older_than;
-  bool dry_run = false;  // only says what is due
+  bool joins_scrubs = false;  // reads a part of a scrub that another host is at
+  bool dry_run = false;       // only says what is due
 };
 
 // One thing that care does.
@@ -39,7 +40,8 @@ struct CareOutcome {
   bool is_short = false;           // something should have been done by now, and could not be
 };
 
-// While somebody else cares for the cluster, or is at work on it, nothing is begun. Who loses the
+// While somebody else cares for the cluster, or is at work on it, nothing is begun, but for what
+// CareRequest::joins_scrubs says. Who loses the
 // right to care meanwhile ends, and says so among the notes.
 Result<CareOutcome> RunCare(Cluster& cluster, const DriveFactory& factory,
                             const CareRequest& request);

@@ -21,6 +21,7 @@ struct CareOptions {
   std::string replace_after = "24h";
   std::string rate;
   std::string pack_older_than;
+  bool join_scrub = false;
   bool dry_run = false;
   bool json = false;
 };
@@ -34,6 +35,7 @@ Result<CareRequest> RequestOf(const CareOptions& options) {
   if (options.replace_after != "never") {
     request.replace_after = TRY(ParseSpan("--replace-after", options.replace_after));
   }
+  request.joins_scrubs = options.join_scrub;
   request.dry_run = options.dry_run;
   if (!options.pack_older_than.empty()) {
     request.pack_older_than = TRY(ParseSpan("--pack-older-than", options.pack_older_than));
@@ -77,6 +79,8 @@ void AddCareCommand(CLI::App& app, Action& chosen) {
                       "Repair and scrub no more than so many bytes a second, such as 100MB");
   command->add_option("--pack-older-than", options->pack_older_than,
                       "With each check, pack small files that have not changed for so long");
+  command->add_flag("--join-scrub", options->join_scrub,
+                    "Read a part of what is scrubbed while another host is at it");
   command->add_flag("--dry-run", options->dry_run, "Only say what is due");
   command->add_flag("--json", options->json, "Print it as JSON");
   command->footer(

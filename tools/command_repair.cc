@@ -95,11 +95,16 @@ void AddRepairCommands(CLI::App& app, Action& chosen) {
   scrub->scrub = true;
   command = AddCommand(app, chosen, scrub, "scrub",
                        "Read all shards of all files, and repair what is damaged");
-  command->add_flag("--dry-run", scrub->dry_run, "Only say what is found");
+  auto* dry_run = command->add_flag("--dry-run", scrub->dry_run, "Only say what is found");
+  command
+      ->add_flag("--anew", scrub->anew, "Read everything, also what an unfinished scrub has read")
+      ->excludes(dry_run);
   command->footer(
       "Everything is compared with its name and its checksums, and the shards of a block with "
       "each\n"
-      "other.\n" +
+      "other. A scrub that was interrupted goes on where it was, on whatever host. Begun on "
+      "several\n"
+      "hosts at once, each reads another part, and the last one says how everything is.\n" +
       std::string(kExitCodes));
 
   auto verify = std::make_shared<RepairCommand>();

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/byte_text.h"
+#include "base/time_text.h"
 #include "base/try.h"
 #include "cluster/map_group.h"
 #include "cluster/membership/drive_claim.h"
@@ -14,6 +15,7 @@
 #include "tools/drain_room.h"
 #include "upkeep/fill_history.h"
 #include "upkeep/last_look.h"
+#include "upkeep/scrubber.h"
 
 namespace pinstripe {
 namespace {
@@ -224,7 +226,36 @@ void TellOfChange(EventLog* events, const std::string& command, const std::vecto
   if (events != nullptr) events->Add(std::move(event));
 }
 
-void TellOfShards(EventLog* events, const std::string& command, const RepairReport& report) {
+// As this process alone has found and done it.
+RepairReport ReportOf(const ScrubFound& found) {
+  RepairReport report;
+  report.blocks = found.blocks;
+  report.damaged = found.damaged;
+  report.missing = found.missing;
+  report.written = found.written;
+  report.relocated = found.relocated;
+  report.bytes_read = found.bytes_read;
+  report.bytes_written = found.bytes_written;
+  report.not_whole = found.not_whole;
+  report.more_not_whole = found.more_not_whole;
+  for (const auto& [file, what] : found.contradicted) {
+    report.contradicted.push_back(fmt::format("inode {:016x}: {}", file, what));
+  }
+  report.more_contradicted = found.more_contradicted;
+  return report;
+}
+
+Scrubber::Options ScrubOptions(const Repairer::Options& repair, const RepairRequest& request,
+                               const RepairTold& told) {
+  return {.repair = repair, .anew = request.anew, .goes_on = [&told](const ScrubNote& note) {
+            told.say(fmt::format("going on with the scrub of {}, of which {:.0f} % were read",
+                                 TimeText(note.began), note.Done() * 100));
+          }};
+}
+
+// Without what was told `before`.
+void TellOfShards(EventLog* events, const std::string& command, const RepairReport& report,
+                  const std::optional<ScrubFound>& before = std::nullopt) {
   const auto tell = [&](EventKind kind, uint64_t count, std::string text) {
     if (count == 0 || events == nullptr) return;
     Event event{.kind = kind, .actor = {}};
@@ -233,10 +264,15 @@ void TellOfShards(EventLog* events, const std::string& command, const RepairRepo
     event.text = std::move(text);
     events->Add(std::move(event));
   };
-  tell(EventKind::kDamageFound, report.damaged + report.missing,
-       fmt::format("{} damaged, {} missing", report.damaged, report.missing));
-  tell(EventKind::kDamageMended, report.written + report.relocated,
-       fmt::format("{} written again, {} brought home", report.written, report.relocated));
+  const ScrubFound told = before.value_or(ScrubFound());
+  const uint64_t damaged = report.damaged - told.damaged;
+  const uint64_t missing = report.missing - told.missing;
+  tell(EventKind::kDamageFound, damaged + missing,
+       fmt::format("{} damaged, {} missing", damaged, missing));
+  const uint64_t written = report.written - told.written;
+  const uint64_t relocated = report.relocated - told.relocated;
+  tell(EventKind::kDamageMended, written + relocated,
+       fmt::format("{} written again, {} brought home", written, relocated));
 }
 
 // For `pinstripe status`, which can do without.
@@ -252,11 +288,13 @@ void Note(Cluster& cluster, const RepairRequest& request, const RepairOutcome& d
     NoteCheck(cluster, done.files.check);
   }
   if (!request.scrub) return;
-  LastLook read{.at = now};
+  // What was read first is the oldest.
+  LastLook read{.at = done.scrub_began == 0 ? now : std::min(now, done.scrub_began)};
   // Shards that the listing shows as well stand there alone, so that a repair takes them back.
   const RepairReport& found = done.files;
   read.lost = found.lost_by_reading.size() + found.inconsistent.size();
-  read.lacking = found.found_by_reading.size() - found.lost_by_reading.size();
+  read.lacking =
+      found.found_by_reading.size() - found.lost_by_reading.size() + found.more_not_whole;
   read.not_looked_at = done.files.check.not_checked.size();
   (void)NoteLastLook(cluster, LookKind::kRead, read);
 }
@@ -284,8 +322,11 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
   RepairOutcome done;
   RepairSign sign(cluster, request);
   Repairer* repairer = nullptr;  // that is at work
+  std::optional<Scrubber> scrubber;
   const auto progress = [&](std::string_view phase, double part, uint64_t bytes) {
     sign.ShowAgain();
+    if (scrubber) scrubber->ShowLife();
+    if (scrubber && work != nullptr) scrubber->SetRate(work->rate());
     if (repairer != nullptr && work != nullptr) repairer->SetRate(work->rate());
     told.progress(phase, part, bytes);
   };
@@ -323,6 +364,24 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
     TRY(is_stopped());
     TRY(KeepHistory(cluster.registers(), cluster.config()));
   }
+  Repairer::Options options{
+      .read_all = request.scrub,
+      .without = without,
+      .dry_run = request.dry_run,
+      .bytes_per_second = work == nullptr ? request.bytes_per_second : work->rate(),
+      .progress = progress,
+      .go_on = go_on};
+  if (request.scrub && !request.dry_run) {
+    scrubber.emplace(cluster, ScrubOptions(options, request, told));
+    const auto ended = scrubber->Read();
+    done.files = ReportOf(scrubber->own());
+    TellOfShards(told.events, command, done.files);
+    TRY(is_stopped());
+    done.scrub_began = scrubber->note().began;
+    done.others_go_on = TRY(ended) == Scrubber::Ended::kOthersRead;
+    if (done.others_go_on) return done;
+    options.scrubbed = scrubber->note().found;
+  }
   const bool changes_drives = request.change != MapChange::kNone || request.rebuild;
   if (!request.dry_run && (!changes_drives || SomeAreBehind(cluster))) {
     const auto swept = SweepRegisters(cluster, sweep);
@@ -330,13 +389,6 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
     done.registers += TRY(swept);
     done.compared_registers = true;
   }
-  const Repairer::Options options{
-      .read_all = request.scrub,
-      .without = without,
-      .dry_run = request.dry_run,
-      .bytes_per_second = work == nullptr ? request.bytes_per_second : work->rate(),
-      .progress = progress,
-      .go_on = go_on};
   const auto run = [&](const Repairer::Options& how) {
     Repairer one(cluster, how);
     repairer = &one;
@@ -345,7 +397,8 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
     return report;
   };
   done.files = run(options);
-  TellOfShards(told.events, command, done.files);
+  // What was found while everything was read was told by then.
+  TellOfShards(told.events, command, done.files, options.scrubbed);
   TRY(is_stopped());
   const bool mends = request.change == MapChange::kNone && !request.rebuild && !request.dry_run;
   if (mends && HasMendable(done.files.check)) {
@@ -353,11 +406,18 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
     TRY(is_stopped());
     Repairer::Options again = options;
     again.read_all = false;
+    again.scrubbed.reset();
     done.files.check = run(again).check;  // how things are now
     TRY(is_stopped());
   }
+  if (request.scrub && done.files.unread > 0) {
+    done.files.check.not_checked.push_back(
+        fmt::format("{} shards, as they were out of reach when everything was read: scrub again",
+                    done.files.unread));
+  }
   LookAtDrained(cluster, request, done);
   Note(cluster, request, done);
+  if (scrubber) (void)scrubber->Forget();  // else the next one looks at everything once more
   return done;
 }
 
@@ -399,7 +459,9 @@ std::string RepairJson(const RepairRequest& request, const RepairOutcome& done) 
                               {"bytes_read", report.bytes_read},
                               {"bytes_written", report.bytes_written},
                               {"blocks_not_whole", report.not_whole.size()},
+                              {"more_blocks_not_whole", report.more_not_whole},
                               {"contradicted", report.contradicted},
+                              {"more_contradicted", report.more_contradicted},
                               {"lost", report.lost},
                               {"inconsistent", report.inconsistent},
                               {"failures", report.failures},
@@ -418,7 +480,11 @@ std::string RepairJson(const RepairRequest& request, const RepairOutcome& done) 
     }
     json["drained_not_looked_at"] = done.drained_not_looked_at;
   }
-  json["check"] = CheckReportJson(report.check);
+  if (done.scrub_began != 0) {
+    json["scrub_began"] = done.scrub_began / 1'000'000'000;
+    json["others_go_on"] = done.others_go_on;
+  }
+  if (!done.others_go_on) json["check"] = CheckReportJson(report.check);
   return DumpJson(json);
 }
 
@@ -442,10 +508,13 @@ std::string RepairText(const RepairRequest& request, const RepairOutcome& done,
     text += fmt::format(
         "wrong    {}: its checksums are right, but the other shards contradict it\n", where);
   }
+  if (report.more_contradicted > 0) {
+    text += fmt::format("wrong    and {} more such shards\n", report.more_contradicted);
+  }
   for (const std::string& what : report.failures) {
     text += fmt::format("{:<8} {}\n", request.dry_run ? "found" : "failed", what);
   }
-  if (!request.dry_run) {
+  if (!request.dry_run && !done.others_go_on) {
     text += fmt::format("{} registers: {} replicas were behind", done.registers.registers,
                         done.registers.behind);
     if (done.registers.failed > 0) text += fmt::format(", {} still are", done.registers.failed);
@@ -508,17 +577,25 @@ std::string RepairText(const RepairRequest& request, const RepairOutcome& done,
         "when it is back\n",
         id);
   }
+  if (done.others_go_on) {
+    return text + fmt::format(
+                      "Others read the rest. One of them looks at everything when that is done: "
+                      "`pinstripe "
+                      "work {}` shows them, and `pinstripe status {}` what they have found\n",
+                      config_file, config_file);
+  }
   if (report.check.displaced_blocks > 0) {
     text +=
         fmt::format("{} blocks have shards that are not at home\n", report.check.displaced_blocks);
   }
-  if (report.not_whole.empty() && report.inconsistent.empty()) {
+  if (report.not_whole.empty() && report.inconsistent.empty() && report.more_not_whole == 0) {
     return text + VerdictText(report.check, LeavesSomething(request, done));
   }
   if (!report.inconsistent.empty()) {
     text += fmt::format("{} blocks contradict themselves\n", report.inconsistent.size());
   }
-  return text + fmt::format("{} blocks are not whole\n", report.not_whole.size());
+  return text +
+         fmt::format("{} blocks are not whole\n", report.not_whole.size() + report.more_not_whole);
 }
 
 namespace {
@@ -527,7 +604,8 @@ namespace {
 int ExitCodeOf(const RepairReport& report) {
   if (!report.inconsistent.empty() || !report.lost.empty()) return kExitFailed;
   const int code = ExitCodeOf(report.check);
-  return code == 0 && !report.not_whole.empty() ? kExitShort : code;
+  const bool is_whole = report.not_whole.empty() && report.more_not_whole == 0;
+  return code == 0 && !is_whole ? kExitShort : code;
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ struct RepairRequest {
   std::vector<DriveId> without;
   uint64_t bytes_per_second = 0;
   bool scrub = false;
+  bool anew = false;  // of a scrub: does not go on with what others have read
   bool dry_run = false;
 };
 
@@ -41,6 +42,10 @@ struct RepairOutcome {
   SweepReport registers;            // in which names and inodes are kept
   bool compared_registers = false;  // all of them
   RepairReport files;
+  // Others read the rest of a scrub, and one of them looks at everything at its end. `files` is
+  // what was found and done here, without a check.
+  bool others_go_on = false;
+  int64_t scrub_began = 0;        // of a scrub, by the clock of who began it; 0: of no other
   TreeMendReport tree;            // of `repair` and `scrub`
   Epoch epoch = 0;                // if the drive map was to be changed
   std::set<DriveId> not_cleared;  // former homes of registers, that are not retired

@@ -47,6 +47,14 @@ std::vector<CareTask> WhatIsDue(const LastLooks& looks, const CareIntervals& int
   return due;
 }
 
+std::vector<CareTask> WhatIsDueMeanwhile(const LastLooks& looks, const CareIntervals& intervals,
+                                         int64_t now) {
+  std::vector<CareTask> due;
+  if (IsDue(looks.listed, intervals.check, now)) due.push_back(CareTask::kCheck);
+  if (IsDue(looks.collected, intervals.collect, now)) due.push_back(CareTask::kCollect);
+  return due;
+}
+
 std::vector<std::string> Overdue(const LastLooks& looks, int64_t now) {
   std::vector<std::string> late;
   const auto complain = [&](const std::optional<LastLook>& look, Duration most,

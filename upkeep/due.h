@@ -37,6 +37,10 @@ struct CareIntervals {
 std::vector<CareTask> WhatIsDue(const LastLooks& looks, const CareIntervals& intervals, int64_t now,
                                 bool all_are_up = true);
 
+// While a scrub goes on, which may take weeks: what it should make room for.
+std::vector<CareTask> WhatIsDueMeanwhile(const LastLooks& looks, const CareIntervals& intervals,
+                                         int64_t now);
+
 // Sentences on what was done too long ago, for people and for `pinstripe status`: well after it was
 // due, so that a timer that was late is no reason to complain. Of what was never done they say
 // nothing: a cluster of an earlier version says so elsewhere.

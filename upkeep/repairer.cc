@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/attempts.h"
+#include "base/coding.h"
 #include "base/try.h"
 #include "cluster/membership/retirement.h"
 #include "fs/files/map_pages.h"
@@ -21,6 +22,9 @@ constexpr double kThrottleLook = 1;  // seconds
 // Few enough for memory. Many enough that a very large file does not keep one thread busy with the
 // last of them for long.
 constexpr size_t kTasksAtOnce = 50'000;
+// Of a part of a scrub, so that it is worth it. Tasks are enough for many threads, and few enough
+// that a scrub whose process dies has little to read once more.
+constexpr size_t kTasksOfAPart = 256;
 
 }  // namespace
 
@@ -59,6 +63,7 @@ const RepairReport& Repairer::Run() {
     if (options_.progress) options_.progress(phase, done, 0);
   };
   bool first = true;
+  uint64_t unread = 0;  // when everything was read
   for (int pass = 0; pass < kMostPasses; ++pass) {
     Checker checker(cluster_, {.data = true, .progress = look, .go_on = options_.go_on});
     report_.check = checker.Run();
@@ -71,8 +76,10 @@ const RepairReport& Repairer::Run() {
     std::ranges::sort(listed_lacking_);
     if (first && (options_.read_all || !options_.without.empty())) {
       first = false;
-      ProcessAll(checker);
+      if (options_.scrubbed) ReadAgain(checker);
+      if (!options_.scrubbed || !options_.without.empty()) ProcessAll(checker);
       if (cancelled_) return report_;
+      unread = report_.unread;
       if (options_.dry_run) break;
       continue;  // and look what there is now
     }
@@ -84,6 +91,7 @@ const RepairReport& Repairer::Run() {
     if (cancelled_) return report_;
     if (options_.dry_run || report_.progress == before) break;
   }
+  report_.unread = unread;
   if (!options_.dry_run) RetireDrained();
   return report_;
 }
@@ -148,7 +156,8 @@ void Repairer::Process(const std::vector<Found>& found, const Checker& checker) 
       tasks.back().blocks.push_back(one.block);
     }
     const Share share{static_cast<double>(begin) / all, static_cast<double>(next) / all};
-    Process(std::move(tasks), "repairing", share, checker);
+    Process(std::move(tasks), "repairing", share);
+    TellWhatWasNoted(checker);
   }
 }
 
@@ -167,21 +176,119 @@ void Repairer::ProcessAll(const Checker& checker) {
       done += static_cast<double>(files.size());
     }
     share.to = done / all;
-    Process(std::move(tasks), options_.read_all ? "scrubbing" : "moving", share, checker);
+    const bool scrubs = options_.read_all && !options_.scrubbed;
+    Process(std::move(tasks), scrubs ? "scrubbing" : "moving", share);
+    TellWhatWasNoted(checker);
   }
+}
+
+// What was found while everything was read is told as if it had been found now.
+void Repairer::ReadAgain(const Checker& checker) {
+  const ScrubFound& found = *options_.scrubbed;
+  std::vector<Task> tasks;
+  for (const auto& [file, block] : found.not_whole) {
+    if (tasks.empty() || tasks.back().file != file) tasks.push_back({file, {}});
+    tasks.back().blocks.push_back(block);
+  }
+  Process(std::move(tasks), "reading again", {});
+  {
+    const MutexLock lock(mutex_);
+    // These are among those that were found.
+    report_.blocks = found.blocks;
+    report_.damaged = found.damaged;
+    report_.missing = found.missing;
+    report_.unread = found.unread;
+    report_.more_contradicted = found.more_contradicted;
+    report_.more_not_whole = found.more_not_whole;
+    report_.written += found.written;
+    report_.relocated += found.relocated;
+    report_.bytes_read += found.bytes_read;
+    report_.bytes_written += found.bytes_written;
+    for (const auto& [file, what] : found.contradicted) {
+      told_.push_back({file, 0, what, &RepairReport::contradicted});
+    }
+  }
+  TellWhatWasNoted(checker);
+}
+
+Repairer::ScrubbedGroups Repairer::ScrubGroups(uint32_t first, uint32_t end, double done,
+                                               double done_at_end) {
+  ScrubbedGroups scrubbed{.next = first, .found = {}};
+  std::vector<Task> tasks;
+  while (scrubbed.next < end && scrubbed.next - first < options_.groups_at_once &&
+         tasks.size() < kTasksOfAPart && GoOn()) {
+    AddGroup(scrubbed.next++, tasks);
+  }
+  const double groups = std::max<uint32_t>(1, end - first);
+  const Share share{done, done + (done_at_end - done) * (scrubbed.next - first) / groups};
+  Process(std::move(tasks), "scrubbing", share);
+  scrubbed.found = TakeFound();
+  return scrubbed;
+}
+
+// All files of a group, and what keeps stripes for several of them.
+void Repairer::AddGroup(uint32_t group, std::vector<Task>& tasks) {
+  const Wanted all = [](uint64_t, const BlockPlace&) { return true; };
+  std::string first = "I";
+  const std::string last = first + std::string(16, '\xff');
+  for (std::optional<std::string> next = first; next;) {
+    const auto page = cluster_.registers().Scan(group, *next, last, kMaxRangeKeys);
+    if (!page.has_value()) return NoteUnread();
+    for (const auto& [key, value] : page->entries) {
+      Reader reader(key);
+      reader.Raw(1);
+      const InodeId id = reader.U64();
+      if (!reader.Finish("").ok()) continue;  // a check tells what else is there
+      auto inode = Inode::Decode(*value.value, id);
+      if (!inode.has_value() || !inode->map) continue;  // and what cannot be understood
+      if (!AddBlocks(id, *std::move(inode), all, tasks).ok()) NoteUnread();
+    }
+    next = page->next;
+  }
+}
+
+// What was found since the last time. Of it nothing is told: whoever looks again finds it.
+ScrubFound Repairer::TakeFound() {
+  const MutexLock lock(mutex_);
+  ScrubFound all;
+  all.blocks = report_.blocks;
+  all.damaged = report_.damaged;
+  all.missing = report_.missing;
+  all.written = report_.written;
+  all.relocated = report_.relocated;
+  all.bytes_read = report_.bytes_read;
+  all.bytes_written = report_.bytes_written;
+  all.unread = report_.unread;
+  ScrubFound found;
+  for (auto sum : {&ScrubFound::blocks, &ScrubFound::damaged, &ScrubFound::missing,
+                   &ScrubFound::written, &ScrubFound::relocated, &ScrubFound::bytes_read,
+                   &ScrubFound::bytes_written, &ScrubFound::unread}) {
+    found.*sum = all.*sum - taken_.*sum;
+  }
+  taken_ = std::move(all);
+  found.not_whole.swap(report_.not_whole);
+  report_.found_by_reading.clear();
+  report_.lost_by_reading.clear();
+  for (Told& one : told_) {
+    if (one.list == &RepairReport::contradicted)
+      found.contradicted.emplace_back(one.file, one.words);
+    if (one.list == &RepairReport::inconsistent) found.not_whole.emplace(one.file, one.block);
+  }
+  told_.clear();
+  return found;
 }
 
 void Repairer::AddFiles(const std::vector<InodeId>& files, std::vector<Task>& tasks) {
   // For a scrub all of them, else those that have something on a drive that is to be left.
   const Wanted wanted = [this](uint64_t block, const BlockPlace& place) {
-    return options_.read_all || IsToMove(place, block);
+    return (options_.read_all && !options_.scrubbed) || IsToMove(place, block);
   };
   const auto inodes = records_.FindInodes(files);
   for (size_t i = 0; i < files.size(); ++i) {
-    // The check has told what cannot be read.
+    // The check has told what cannot be read, and of pages that cannot be.
+    if (!inodes[i].has_value()) NoteUnread();
     if (!inodes[i].has_value() || !*inodes[i] || !(*inodes[i])->inode.map) continue;
-    // The check has told of a page that cannot be read.
-    (void)AddBlocks(files[i], (*inodes[i])->inode, wanted, tasks);
+    if (!AddBlocks(files[i], (*inodes[i])->inode, wanted, tasks).ok()) NoteUnread();
   }
 }
 
@@ -282,8 +389,7 @@ Result<Repairer::Mended> Repairer::MendFile(InodeId file, std::set<DriveId>& dri
 
 // ---- Doing it
 
-void Repairer::Process(std::vector<Task> tasks, std::string_view phase, const Share& share,
-                       const Checker& checker) {
+void Repairer::Process(std::vector<Task> tasks, std::string_view phase, const Share& share) {
   if (tasks.empty()) return;
   Runtime& runtime = cluster_.runtime();
   const auto work = std::make_shared<Work>();
@@ -321,7 +427,6 @@ void Repairer::Process(std::vector<Task> tasks, std::string_view phase, const Sh
       options_.progress(phase, share.from + (share.to - share.from) * part, bytes);
     }
   }
-  TellWhatWasNoted([&checker](const std::set<InodeId>& files) { return checker.Paths(files); });
 }
 
 void Repairer::WorkOff(Work& work) {
@@ -331,7 +436,10 @@ void Repairer::WorkOff(Work& work) {
     lock.Unlock();
     const Task& task = work.tasks[*number];
     const Status status = RepairBlocks(task);
-    if (!status.ok()) NoteFailure(task.file, status);
+    if (!status.ok()) {
+      NoteFailure(task.file, status);
+      NoteUnread();
+    }
     lock.Lock();
     work.busy.erase(work.tasks[*number].file);
   }
@@ -373,6 +481,7 @@ Result<bool> Repairer::RepairBlock(const Task& task, Inode& inode, uint64_t bloc
                                    std::vector<Moved>& moved) {
   const auto found = FindStripe(cluster_.stripes(), task.file, inode, block);
   if (!found.has_value() && !IsStillSo(task.file, block, nullptr)) return false;
+  if (!found.has_value()) NoteUnread();
   const auto& place = TRY(found);
   if (!place || place->shared) return true;  // there is no such block any more
   Status why;
@@ -430,10 +539,11 @@ Result<bool> Repairer::RepairStripe(InodeId file, uint64_t block, const BlockPla
   if (repair.lost || contradicts) {
     const std::string which = fmt::format("block {}", block);
     const MutexLock lock(mutex_);
-    if (repair.lost) told_.push_back({file, which, &RepairReport::lost});
-    if (repair.inconsistent) told_.push_back({file, which, &RepairReport::inconsistent});
+    if (repair.lost) told_.push_back({file, block, which, &RepairReport::lost});
+    if (repair.inconsistent) told_.push_back({file, block, which, &RepairReport::inconsistent});
     for (const std::string& shard : repair.contradicted) {
-      told_.push_back({file, fmt::format("{}: {}", which, shard), &RepairReport::contradicted});
+      told_.push_back(
+          {file, block, fmt::format("{}: {}", which, shard), &RepairReport::contradicted});
     }
   }
   if (repair.place != place.place && !options_.dry_run) moved.push_back({block, place, repair});
@@ -548,6 +658,7 @@ void Repairer::Note(const StripeRepair& repair) {
   const MutexLock lock(mutex_);
   report_.damaged += static_cast<uint64_t>(repair.damaged);
   report_.missing += static_cast<uint64_t>(repair.missing);
+  report_.unread += static_cast<uint64_t>(repair.away);
   report_.written += static_cast<uint64_t>(repair.written);
   report_.relocated += static_cast<uint64_t>(repair.relocated);
   report_.bytes_read += repair.bytes_read;
@@ -558,7 +669,16 @@ void Repairer::Note(const StripeRepair& repair) {
 void Repairer::NoteFailure(InodeId file, const Status& why) {
   const MutexLock lock(mutex_);
   if (++failures_ > kMostFailures) return;
-  told_.push_back({file, std::string(why.message()), &RepairReport::failures});
+  told_.push_back({file, 0, std::string(why.message()), &RepairReport::failures});
+}
+
+void Repairer::NoteUnread() {
+  const MutexLock lock(mutex_);
+  ++report_.unread;
+}
+
+void Repairer::TellWhatWasNoted(const Checker& checker) {
+  TellWhatWasNoted([&checker](const std::set<InodeId>& files) { return checker.Paths(files); });
 }
 
 void Repairer::TellWhatWasNoted(const Paths& paths) {

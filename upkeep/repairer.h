@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@
 #include "fs/names/names.h"
 #include "fs/names/records.h"
 #include "upkeep/checker.h"
+#include "upkeep/scrub_note.h"
 
 namespace pinstripe {
 
@@ -38,6 +40,9 @@ struct RepairReport {
   uint64_t bytes_read = 0;  // from the drives, for all that
   uint64_t bytes_written = 0;
   uint64_t progress = 0;  // blocks of which something is better than before
+  // Shards that were to be read, and whose drives were away, and what else could not be looked
+  // into.
+  uint64_t unread = 0;
   // Blocks that were found to lack shards, or to have damaged ones, and could not be helped.
   std::set<std::pair<InodeId, uint64_t>> not_whole;
   // Those of them that nobody finds who goes by what the drives list: with damaged shards, or with
@@ -50,6 +55,9 @@ struct RepairReport {
   // Of the damaged shards, those whose checksums are right, but that the others contradict: "path:
   // block 7: shard 2 on drive 3 (127.0.0.1:8103)".
   std::vector<std::string> contradicted;
+  // Of a scrub of several processes: for which there was no room where they note what they find.
+  uint64_t more_contradicted = 0;
+  uint64_t more_not_whole = 0;  // as they were read
   // Blocks of which it is known that shards are wrong, and not which: "path: block 7".
   std::vector<std::string> inconsistent;
   // The first few reasons why a block is not whole; in a dry run, what was found.
@@ -63,11 +71,15 @@ struct RepairReport {
 class Repairer {
  public:
   struct Options {
-    bool read_all = false;          // reads every shard of every file: a scrub
+    bool read_all = false;  // reads every shard of every file: a scrub
+    // What ScrubGroups() found, here or elsewhere, while everything was read: Run() reads only that
+    // again which was not whole, and tells of the rest.
+    std::optional<ScrubFound> scrubbed;
     std::set<DriveId> without;      // drives to be left: what they hold goes elsewhere
     bool dry_run = false;           // says what it finds
     uint64_t bytes_per_second = 0;  // read and written together, at most; 0: as fast as it goes
     int blocks_at_once = 8;
+    uint32_t groups_at_once = 64;  // of a scrub, at most
     // Told now and then, on the thread that called Run(): what is being done, how far it is (0..1),
     // and how many bytes were moved since it began.
     std::function<void(std::string_view phase, double done, uint64_t bytes)> progress;
@@ -79,6 +91,15 @@ class Repairer {
   Repairer(Cluster& cluster, Options options);
 
   const RepairReport& Run();
+
+  // A part of a scrub, for which read_all is set: reads all shards of all files whose inodes are in
+  // these groups, from the first one on, until that was worth it, and repairs what it can. Not
+  // beside Run(); `share` of all work, 0..1, is told.
+  struct ScrubbedGroups {
+    uint32_t next = 0;  // so far; unless it was ended: then nothing is complete
+    ScrubFound found;
+  };
+  ScrubbedGroups ScrubGroups(uint32_t first, uint32_t end, double done, double done_at_end);
 
   // Brings the shards of one file home that its block map knows to be elsewhere, as far as the
   // drives are up. One thread at a time, and not beside Run(). `drives_needed`: of those blocks
@@ -120,9 +141,11 @@ class Repairer {
     double from = 0;  // 0..1
     double to = 1;
   };
-  // Something to tell of a file: what comes after its path, and in which list of the report.
+  // Something to tell of a block of a file: what comes after its path, and in which list of the
+  // report.
   struct Told {
     InodeId file = 0;
+    uint64_t block = 0;
     std::string words;
     std::vector<std::string> RepairReport::*list = nullptr;
   };
@@ -137,8 +160,10 @@ class Repairer {
   Status AddBlocks(InodeId file, Inode inode, const Wanted& wanted, std::vector<Task>& tasks);
   std::set<DriveId> HomesOfMoved(uint64_t block, const BlockPlace& place);
   bool IsToMove(const BlockPlace& place, uint64_t block);
-  void Process(std::vector<Task> tasks, std::string_view phase, const Share& share,
-               const Checker& checker);
+  void ReadAgain(const Checker& checker);
+  void AddGroup(uint32_t group, std::vector<Task>& tasks);
+  ScrubFound TakeFound();
+  void Process(std::vector<Task> tasks, std::string_view phase, const Share& share);
   void WorkOff(Work& work);
   Status RepairBlocks(const Task& task);
   // False: the block was replaced or moved in the meantime, and is to be looked at anew.
@@ -153,9 +178,11 @@ class Repairer {
   void DeletePages(const std::vector<BlockMap::Piece>& pages);
   void Note(const StripeRepair& repair);
   void NoteFailure(InodeId file, const Status& why);
+  void NoteUnread();
   // On the thread that called Run(), as paths are read.
   using Paths = std::function<std::map<InodeId, std::string>(const std::set<InodeId>& files)>;
   void TellWhatWasNoted(const Paths& paths);
+  void TellWhatWasNoted(const Checker& checker);
   bool GoOn();
   void Throttle(uint64_t bytes);
 
@@ -172,6 +199,7 @@ class Repairer {
   std::vector<Told> told_ GUARDED_BY(mutex_);
   size_t failures_ GUARDED_BY(mutex_) = 0;  // that were noted, or were too many
   RepairReport report_;                     // guarded by mutex_ while there are threads
+  ScrubFound taken_;                        // sums of the report that TakeFound() has told
   // What was moved under a rate, and as much of it as that allowed by `paid_at_`.
   double moved_ GUARDED_BY(mutex_) = 0;
   double paid_ GUARDED_BY(mutex_) = 0;

@@ -19,6 +19,7 @@
 #include "upkeep/events.h"
 #include "upkeep/fill_history.h"
 #include "upkeep/last_look.h"
+#include "upkeep/scrub_note.h"
 #include "upkeep/work.h"
 
 namespace pinstripe {
@@ -142,6 +143,19 @@ RecordKind WorkStopsKind() {
       .name = "work stops",
       .examples = {EncodeWorkStops({}), EncodeWorkStops({{"scrub", -1}, {"check", 300}})},
       .again = [](std::string_view bytes) { return DecodeWorkStops(bytes).map(EncodeWorkStops); }};
+}
+
+RecordKind ScrubNotes() {
+  ScrubNote large = ScrubNote::Begin({1, 2, 3}, -1, 4096);
+  (void)large.Take({4, 5, 6}, {});
+  (void)large.Take({7, 8, 9}, {});
+  large.ReadAgain({7, 9});
+  large.found = {.blocks = UINT64_MAX, .damaged = 1, .unread = 300};
+  large.found.not_whole = {{258, 7}, {258, 8}, {UINT64_MAX, 0}};
+  large.found.contradicted = {{258, "block 7: shard 2 on drive 3"}, {0, ""}};
+  return {.name = "scrub note",
+          .examples = {ScrubNote::Begin({}, 0, 1).Encode(), large.Encode()},
+          .again = [](std::string_view bytes) { return Again(ScrubNote::Decode(bytes)); }};
 }
 
 RecordKind LastLooks() {
@@ -388,6 +402,7 @@ const std::vector<RecordKind>& RecordKinds() {
       DescriptorParts(), LogHeaders(),    IndexRecords(),        PlaceRecords(),
       Counts(),          DurableMarks(),  CacheSegmentHeaders(), CacheSlots(),
       EntryKind(),       StoredRecords(), RespHashes(),          EngineRecords(),
+      ScrubNotes(),
   };
   return kinds;
 }

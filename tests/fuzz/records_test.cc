@@ -54,6 +54,7 @@ TEST(HostileBytes, AreNoWork) {
 }
 TEST(HostileBytes, AreNoAwayNote) { Bombard(KindOfRecord("away note")); }
 TEST(HostileBytes, AreNoWorkStops) { Bombard(KindOfRecord("work stops")); }
+TEST(HostileBytes, AreNoScrubNotes) { Bombard(KindOfRecord("scrub note")); }
 TEST(HostileBytes, AreNoFillHistory) { Bombard(KindOfRecord("fill history")); }
 TEST(HostileBytes, AreNoLastLook) { Bombard(KindOfRecord("last look")); }
 TEST(HostileBytes, AreNoLastPlaces) { Bombard(KindOfRecord("last places")); }

@@ -411,6 +411,42 @@ TEST_F(CareTest, AScrubOfCareGivesWayToADriveThatIsAwayForTooLong) {
   EXPECT_THAT(Steps(Care({.replace_after = minutes(5)})), ElementsAre("scrub without drive 3"));
 }
 
+// So a scrub of weeks does not keep others from what is to be done each day, and goes on after it.
+TEST_F(CareTest, ALongScrubGivesWayToChecks) {
+  NoteAllLooks(31);
+  const Time began = sim_.Now();
+  // The ten blocks take some hours.
+  const CareOutcome done = Care({.intervals = {.check = hours(2)}, .bytes_per_second = 200});
+  EXPECT_GT(sim_.Now() - began, hours(4));
+  const std::vector<std::string> steps = Steps(done);
+  EXPECT_GE(std::ranges::count(steps, "check"), 1);
+  EXPECT_EQ(steps.front(), "collect");
+  EXPECT_EQ(steps.back(), "scrub");
+  EXPECT_EQ(done.steps.back().exit_code, 0) << CareText({}, done);
+  EXPECT_LT(TimeBetween(FindLastLook(cluster(), LookKind::kRead)->at, sim_.WallClock()), hours(48));
+  EXPECT_THAT(Steps(Care({.intervals = {.check = hours(2)}})), IsEmpty()) << "all was read";
+}
+
+TEST_F(CareTest, AnotherHostJoinsAScrubWhereItIsToldTo) {
+  NoteAllLooks(31);
+  std::vector<CareOutcome> done(3);
+  RunTogether(3, [&](int client) {
+    auto other = machines_.Open();
+    ASSERT_OK(other);
+    sim_.Sleep(minutes(5) * client);
+    CareRequest request{.bytes_per_second = 2000};
+    request.joins_scrubs = client == 2;
+    const auto outcome = RunCare(**other, nullptr, request);
+    ASSERT_OK(outcome);
+    done[static_cast<size_t>(client)] = *outcome;
+  });
+  EXPECT_THAT(Steps(done[0]), ElementsAre("collect", "scrub"));
+  EXPECT_THAT(Steps(done[1]), IsEmpty());
+  EXPECT_THAT(Steps(done[2]), ElementsAre("scrub with others"));
+  for (const CareOutcome& one : done) EXPECT_EQ(ExitCodeOf(one), 0) << CareText({}, one);
+  EXPECT_EQ(FindLastLook(cluster(), LookKind::kRead)->not_looked_at, 0u);
+}
+
 TEST_F(CareTest, WorkThatSomebodyPausedIsNoReasonToBeSilentForEver) {
   NoteAllLooks(2);
   const auto other = *machines_.Open();
