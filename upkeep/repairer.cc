@@ -22,9 +22,11 @@ constexpr double kThrottleLook = 1;  // seconds
 // Few enough for memory. Many enough that a very large file does not keep one thread busy with the
 // last of them for long.
 constexpr size_t kTasksAtOnce = 50'000;
-// Of a part of a scrub, so that it is worth it. Tasks are enough for many threads, and few enough
-// that a scrub whose process dies has little to read once more.
-constexpr size_t kTasksOfAPart = 256;
+// Of a part of a scrub: enough for many threads, and so little that a scrub whose process dies has
+// to read about a minute's work once more.
+constexpr size_t kTasksOfAPart = 1024;
+constexpr uint64_t kBytesOfAPart = uint64_t{16} << 30;
+constexpr uint64_t kSecondsOfAPart = 60;  // at the rate that there is
 
 }  // namespace
 
@@ -36,13 +38,14 @@ struct Repairer::Work {
   std::vector<bool> taken GUARDED_BY(mutex);  // of the tasks
   size_t next GUARDED_BY(mutex) = 0;          // before it, all are taken
   std::set<InodeId> busy GUARDED_BY(mutex);   // files that somebody works on
+  bool shares_files = false;
 
-  // Not two of one file at a time: they would change one inode, and what loses is done again. Null:
-  // nothing is left that could be begun now.
+  // Not two of one file at a time, where they would change one inode, as what loses is done again.
+  // Null: nothing is left that could be begun now.
   std::optional<size_t> Take() REQUIRES(mutex) {
     while (next < tasks.size() && taken[next]) ++next;
     for (size_t i = next; i < tasks.size(); ++i) {
-      if (taken[i] || !busy.insert(tasks[i].file).second) continue;
+      if (taken[i] || (!shares_files && !busy.insert(tasks[i].file).second)) continue;
       taken[i] = true;
       return i;
     }
@@ -167,17 +170,17 @@ void Repairer::ProcessAll(const Checker& checker) {
   double done = 0;
   for (bool more = true; more && !cancelled_;) {
     Share share{done / all, 1};
-    std::vector<Task> tasks;
-    while (more && tasks.size() < kTasksAtOnce) {
+    Batch batch;
+    while (more && batch.tasks.size() < kTasksAtOnce) {
       const std::vector<InodeId> files = checker.WithData(last, Records::kMostAtOnce);
-      AddFiles(files, tasks);
+      AddFiles(files, batch);
       more = !files.empty();
       if (more) last = files.back();
       done += static_cast<double>(files.size());
     }
     share.to = done / all;
     const bool scrubs = options_.read_all && !options_.scrubbed;
-    Process(std::move(tasks), scrubs ? "scrubbing" : "moving", share);
+    Process(std::move(batch.tasks), scrubs ? "scrubbing" : "moving", share);
     TellWhatWasNoted(checker);
   }
 }
@@ -211,29 +214,34 @@ void Repairer::ReadAgain(const Checker& checker) {
   TellWhatWasNoted(checker);
 }
 
-Repairer::ScrubbedGroups Repairer::ScrubGroups(uint32_t first, uint32_t end, double done,
+Repairer::ScrubbedGroups Repairer::ScrubGroups(const ScrubPlace& first, uint32_t end, double done,
                                                double done_at_end) {
   ScrubbedGroups scrubbed{.next = first, .found = {}};
-  std::vector<Task> tasks;
-  while (scrubbed.next < end && scrubbed.next - first < options_.groups_at_once &&
-         tasks.size() < kTasksOfAPart && GoOn()) {
-    AddGroup(scrubbed.next++, tasks);
+  const uint64_t rate = bytes_per_second_;
+  Batch batch{.tasks = {}, .bytes = 0, .most_tasks = kTasksOfAPart, .most_bytes = kBytesOfAPart};
+  if (rate > 0 && rate < kBytesOfAPart / kSecondsOfAPart) batch.most_bytes = rate * kSecondsOfAPart;
+  while (scrubbed.next.group < end && !batch.IsFull() && GoOn() &&
+         scrubbed.next.group - first.group < options_.groups_at_once) {
+    scrubbed.next = AddGroup(scrubbed.next, batch);
   }
-  const double groups = std::max<uint32_t>(1, end - first);
-  const Share share{done, done + (done_at_end - done) * (scrubbed.next - first) / groups};
-  Process(std::move(tasks), "scrubbing", share);
+  const double groups = std::max<uint32_t>(1, end - first.group);
+  const double read = scrubbed.next.group - first.group;
+  Process(std::move(batch.tasks), "scrubbing", {done, done + (done_at_end - done) * read / groups});
   scrubbed.found = TakeFound();
   return scrubbed;
 }
 
-// All files of a group, and what keeps stripes for several of them.
-void Repairer::AddGroup(uint32_t group, std::vector<Task>& tasks) {
+// Files of a group, and what keeps stripes for several of them.
+ScrubPlace Repairer::AddGroup(const ScrubPlace& place, Batch& batch) {
   const Wanted all = [](uint64_t, const BlockPlace&) { return true; };
-  std::string first = "I";
-  const std::string last = first + std::string(16, '\xff');
-  for (std::optional<std::string> next = first; next;) {
-    const auto page = cluster_.registers().Scan(group, *next, last, kMaxRangeKeys);
-    if (!page.has_value()) return NoteUnread();
+  const ScrubPlace after{place.group + 1};
+  const std::string last = "I" + std::string(16, '\xff');
+  for (std::optional<std::string> next = Writer().Raw("I").U64(place.file).Take(); next;) {
+    const auto page = cluster_.registers().Scan(place.group, *next, last, kMaxRangeKeys);
+    if (!page.has_value()) {
+      NoteUnread();
+      return after;
+    }
     for (const auto& [key, value] : page->entries) {
       Reader reader(key);
       reader.Raw(1);
@@ -241,10 +249,13 @@ void Repairer::AddGroup(uint32_t group, std::vector<Task>& tasks) {
       if (!reader.Finish("").ok()) continue;  // a check tells what else is there
       auto inode = Inode::Decode(*value.value, id);
       if (!inode.has_value() || !inode->map) continue;  // and what cannot be understood
-      if (!AddBlocks(id, *std::move(inode), all, tasks).ok()) NoteUnread();
+      std::optional<uint64_t> block = id == place.file ? place.block : 0;
+      if (!AddBlocks(id, *std::move(inode), all, batch, block).ok()) NoteUnread();
+      if (block) return {place.group, id, *block};
     }
     next = page->next;
   }
+  return after;
 }
 
 // What was found since the last time. Of it nothing is told: whoever looks again finds it.
@@ -278,7 +289,7 @@ ScrubFound Repairer::TakeFound() {
   return found;
 }
 
-void Repairer::AddFiles(const std::vector<InodeId>& files, std::vector<Task>& tasks) {
+void Repairer::AddFiles(const std::vector<InodeId>& files, Batch& batch) {
   // For a scrub all of them, else those that have something on a drive that is to be left.
   const Wanted wanted = [this](uint64_t block, const BlockPlace& place) {
     return (options_.read_all && !options_.scrubbed) || IsToMove(place, block);
@@ -288,24 +299,29 @@ void Repairer::AddFiles(const std::vector<InodeId>& files, std::vector<Task>& ta
     // The check has told what cannot be read, and of pages that cannot be.
     if (!inodes[i].has_value()) NoteUnread();
     if (!inodes[i].has_value() || !*inodes[i] || !(*inodes[i])->inode.map) continue;
-    if (!AddBlocks(files[i], (*inodes[i])->inode, wanted, tasks).ok()) NoteUnread();
+    std::optional<uint64_t> all = 0;
+    if (!AddBlocks(files[i], (*inodes[i])->inode, wanted, batch, all).ok()) NoteUnread();
   }
 }
 
-Status Repairer::AddBlocks(InodeId file, Inode inode, const Wanted& wanted,
-                           std::vector<Task>& tasks) {
+Status Repairer::AddBlocks(InodeId file, Inode inode, const Wanted& wanted, Batch& batch,
+                           std::optional<uint64_t>& next) {
+  const uint64_t from = *std::exchange(next, std::nullopt);
   Task task{file, {}};
+  const auto flush = [&] {
+    if (!task.blocks.empty()) batch.tasks.push_back(std::exchange(task, {file, {}}));
+  };
   const auto add = [&](uint64_t block, const BlockPlace& place) {
     if (!wanted(block, place)) return;
     task.blocks.push_back(block);
-    if (task.blocks.size() < kBlocksOfATask) return;
-    tasks.push_back(std::move(task));
-    task = {file, {}};
+    batch.bytes += place.stored;
+    if (task.blocks.size() == kBlocksOfATask) flush();
   };
   Status unread;
   BlockMap& map = *inode.map;
   for (size_t i = 0; i < map.parts().size(); ++i) {
     const uint64_t begin = map.parts()[i].first;
+    if (map.parts()[i].end() <= from) continue;
     Status loaded = LoadPages(cluster_.stripes(), file, inode, begin, begin + 1);
     if (!loaded.ok()) {
       if (unread.ok()) unread = std::move(loaded);
@@ -314,7 +330,13 @@ Status Repairer::AddBlocks(InodeId file, Inode inode, const Wanted& wanted,
     uint64_t first = begin;
     for (const BlockRun& run : map.parts()[i].stretch->runs) {
       // Shared blocks are repaired with their keeper.
-      for (uint64_t j = 0; j < run.count && !run.hole && !run.shared; ++j) {
+      for (uint64_t j = first < from ? from - first : 0; j < run.count && !run.hole && !run.shared;
+           ++j) {
+        if (batch.IsFull()) {
+          flush();
+          next = first + j;
+          return unread;
+        }
         add(first + j, PlaceInRun(run, j, map.block_bytes()));
       }
       first += run.count;
@@ -322,7 +344,7 @@ Status Repairer::AddBlocks(InodeId file, Inode inode, const Wanted& wanted,
     if (const auto& page = map.parts()[i].stretch->page) add(PageNumber(begin).number(), *page);
     map.ForgetPages();
   }
-  if (!task.blocks.empty()) tasks.push_back(std::move(task));
+  flush();
   return unread;
 }
 
@@ -349,7 +371,7 @@ std::set<DriveId> Repairer::HomesOfMoved(uint64_t block, const BlockPlace& place
 
 Result<Repairer::Mended> Repairer::MendFile(InodeId file, std::set<DriveId>& drives_needed) {
   Mended mended;
-  std::vector<Task> tasks;
+  Batch batch;
   // Adds the blocks that have shards elsewhere: those that can be helped now to the tasks.
   const auto look = [&]() -> Status {
     const auto stored = TRY(names_.Find(file));
@@ -367,12 +389,13 @@ Result<Repairer::Mended> Repairer::MendFile(InodeId file, std::set<DriveId>& dri
       drives_needed.insert(homes.begin(), homes.end());
       return std::any_of(homes.begin(), homes.end(), is_up);
     };
-    return AddBlocks(file, stored->inode, wanted, tasks);
+    std::optional<uint64_t> all = 0;
+    return AddBlocks(file, stored->inode, wanted, batch, all);
   };
   TRY(look());
-  if (tasks.empty()) return mended;
+  if (batch.tasks.empty()) return mended;
   const uint64_t before = report_.progress;
-  for (const Task& task : std::exchange(tasks, {})) {
+  for (const Task& task : std::exchange(batch.tasks, {})) {
     if (cancelled_) return Fail(ECANCELED, "the process ends");
     const Status repaired = RepairBlocks(task);
     TellWhatWasNoted([&](const std::set<InodeId>&) {
@@ -397,6 +420,7 @@ void Repairer::Process(std::vector<Task> tasks, std::string_view phase, const Sh
   for (const Task& task : tasks) blocks += static_cast<double>(task.blocks.size());
   const uint64_t blocks_before = report_.blocks;
   work->tasks = std::move(tasks);
+  work->shares_files = options_.read_all;  // it changes few of them
   work->done = runtime.NewSignal();
   const int threads = static_cast<int>(
       std::min<size_t>(static_cast<size_t>(options_.blocks_at_once), work->tasks.size()));

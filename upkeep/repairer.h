@@ -92,14 +92,15 @@ class Repairer {
 
   const RepairReport& Run();
 
-  // A part of a scrub, for which read_all is set: reads all shards of all files whose inodes are in
-  // these groups, from the first one on, until that was worth it, and repairs what it can. Not
-  // beside Run(); `share` of all work, 0..1, is told.
+  // A part of a scrub, for which read_all is set: reads all shards of files whose inodes are in
+  // groups before `end`, from `first` on, for about a minute at most, and repairs what it can. Not
+  // beside Run(). Tells that it is `done` of all work, 0..1, and what it would be at the end.
   struct ScrubbedGroups {
-    uint32_t next = 0;  // so far; unless it was ended: then nothing is complete
+    ScrubPlace next;  // so far; unless it was ended: then nothing is complete
     ScrubFound found;
   };
-  ScrubbedGroups ScrubGroups(uint32_t first, uint32_t end, double done, double done_at_end);
+  ScrubbedGroups ScrubGroups(const ScrubPlace& first, uint32_t end, double done,
+                             double done_at_end);
 
   // Brings the shards of one file home that its block map knows to be elsewhere, as far as the
   // drives are up. One thread at a time, and not beside Run(). `drives_needed`: of those blocks
@@ -121,6 +122,14 @@ class Repairer {
   struct Task {
     InodeId file = 0;
     std::vector<uint64_t> blocks;
+  };
+  // Tasks that are done together, and whether these are enough.
+  struct Batch {
+    std::vector<Task> tasks;
+    uint64_t bytes = 0;  // of the blocks
+    size_t most_tasks = SIZE_MAX;
+    uint64_t most_bytes = UINT64_MAX;
+    bool IsFull() const { return tasks.size() >= most_tasks || bytes >= most_bytes; }
   };
   // The state in which a stripe of a block was found, and where its shards are now.
   struct Moved {
@@ -154,14 +163,17 @@ class Repairer {
   std::vector<Found> FindLacking(const Checker& checker);
   void ProcessAll(const Checker& checker);
   void Process(const std::vector<Found>& found, const Checker& checker);
-  void AddFiles(const std::vector<InodeId>& files, std::vector<Task>& tasks);
+  void AddFiles(const std::vector<InodeId>& files, Batch& batch);
   using Wanted = std::function<bool(uint64_t block, const BlockPlace& place)>;
+  // From block `next` on, until the batch is full: then that is where to go on; else it is null.
   // The first reason why a page of its map could not be read; all others are looked at.
-  Status AddBlocks(InodeId file, Inode inode, const Wanted& wanted, std::vector<Task>& tasks);
+  Status AddBlocks(InodeId file, Inode inode, const Wanted& wanted, Batch& batch,
+                   std::optional<uint64_t>& next);
   std::set<DriveId> HomesOfMoved(uint64_t block, const BlockPlace& place);
   bool IsToMove(const BlockPlace& place, uint64_t block);
   void ReadAgain(const Checker& checker);
-  void AddGroup(uint32_t group, std::vector<Task>& tasks);
+  // As much as there is room for; where to go on.
+  ScrubPlace AddGroup(const ScrubPlace& place, Batch& batch);
   ScrubFound TakeFound();
   void Process(std::vector<Task> tasks, std::string_view phase, const Share& share);
   void WorkOff(Work& work);

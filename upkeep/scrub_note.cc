@@ -51,7 +51,7 @@ void ScrubFound::Add(const ScrubFound& other) {
 
 ScrubNote ScrubNote::Begin(const ScrubId& id, int64_t now, uint32_t groups) {
   ScrubNote note{.id = id, .began = now, .touched = now, .groups = groups};
-  note.left.push_back({.next = 0, .end = groups});
+  note.left.push_back({.next = {}, .end = groups});
   return note;
 }
 
@@ -65,24 +65,24 @@ std::optional<ScrubPart> ScrubNote::Take(const ScrubId& reader, const std::set<S
     return part;
   }
   const auto largest = std::ranges::max_element(
-      left, {}, [](const ScrubPart& part) { return part.end - part.next; });
+      left, {}, [](const ScrubPart& part) { return part.end - part.next.group; });
   if (largest == left.end() || left.size() >= kMostScrubParts) return std::nullopt;
-  const uint32_t groups_left = largest->end - largest->next;
+  const uint32_t groups_left = largest->end - largest->next.group;
   if (groups_left < 2) return std::nullopt;
   const ScrubPart ours{
-      .next = largest->end - groups_left / 2, .end = largest->end, .reader = reader};
-  largest->end = ours.next;
+      .next = {largest->end - groups_left / 2}, .end = largest->end, .reader = reader};
+  largest->end = ours.next.group;
   left.insert(largest + 1, ours);
   return ours;
 }
 
-std::optional<uint32_t> ScrubNote::Advance(const ScrubId& reader, uint32_t next) {
+std::optional<uint32_t> ScrubNote::Advance(const ScrubId& reader, const ScrubPlace& next) {
   const auto part = std::ranges::find(left, reader, &ScrubPart::reader);
   if (part == left.end() || next < part->next) return std::nullopt;
   const uint32_t end = part->end;
   part->next = next;
   ++part->signs;
-  if (next < end) return end;
+  if (next.group < end) return end;
   left.erase(part);
   if (left.empty()) GoToNextRound();
   return end;
@@ -93,7 +93,7 @@ void ScrubNote::GoToNextRound() {
     for (const GroupRange& range : again) {
       // More than so many parts are one with what lies between them.
       if (left.size() < kMostScrubParts / 2) {
-        left.push_back({.next = range.first, .end = range.end});
+        left.push_back({.next = {range.first}, .end = range.end});
       } else {
         left.back().end = range.end;
       }
@@ -102,7 +102,7 @@ void ScrubNote::GoToNextRound() {
     ++round;
     return;
   }
-  left.push_back({.next = groups, .end = groups + 1});
+  left.push_back({.next = {groups}, .end = groups + 1});
 }
 
 void ScrubNote::Release(const ScrubId& reader) {
@@ -140,7 +140,7 @@ bool ScrubNote::IsTakenByOthers(const ScrubId& reader) const {
 double ScrubNote::Done() const {
   double groups_left = 0;
   for (const ScrubPart& part : left) {
-    if (!IsEnd(part)) groups_left += part.end - part.next;
+    if (!IsEnd(part)) groups_left += part.end - part.next.group;
   }
   return groups == 0 ? 1 : 1 - groups_left / groups;
 }
@@ -153,7 +153,12 @@ std::string ScrubNote::Encode() const {
   out.U64(static_cast<uint64_t>(touched)).U32(groups).U8(round);
   out.Varint(left.size());
   for (const ScrubPart& part : left) {
-    out.U32(part.next).U32(part.end).Raw(std::as_bytes(std::span(part.reader))).Varint(part.signs);
+    out.U32(part.next.group)
+        .U64(part.next.file)
+        .Varint(part.next.block)
+        .U32(part.end)
+        .Raw(std::as_bytes(std::span(part.reader)))
+        .Varint(part.signs);
   }
   out.Varint(again.size());
   for (const GroupRange& range : again) out.U32(range.first).U32(range.end);
@@ -189,13 +194,16 @@ void TakeParts(Reader& in, ScrubNote& note) {
   uint32_t last = 0;
   for (size_t i = 0; i < count && in.ok(); ++i) {
     ScrubPart part;
-    part.next = in.U32();
+    part.next.group = in.U32();
+    part.next.file = in.U64();
+    part.next.block = in.Varint();
     part.end = in.U32();
     part.reader = TakeId(in);
     const uint64_t signs = in.Varint();
     part.signs = static_cast<uint32_t>(signs);
-    const bool is_end = part.next == note.groups && part.end == note.groups + 1 && count == 1;
-    const bool fits = part.next >= last && part.end > part.next && part.end <= note.groups;
+    const bool is_end = part.next.group == note.groups && part.end == note.groups + 1 && count == 1;
+    const bool fits =
+        part.next.group >= last && part.end > part.next.group && part.end <= note.groups;
     if (signs > UINT32_MAX || (!fits && !is_end)) in.MarkBad();
     last = part.end;
     note.left.push_back(part);

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -29,10 +30,20 @@ namespace pinstripe {
 // At random, for each scrub and for each process that takes part in one.
 using ScrubId = std::array<uint8_t, 16>;
 
+// Where a reader is: all before it was read. Within a group, files are read in the order of their
+// numbers, and their blocks in theirs.
+struct ScrubPlace {
+  uint32_t group = 0;
+  InodeId file = 0;    // 0: nothing of the group was read
+  uint64_t block = 0;  // of the file
+  friend auto operator<=>(const ScrubPlace&, const ScrubPlace&) = default;
+};
+
 // Groups that are still to be read.
 struct ScrubPart {
-  uint32_t next = 0;   // the first
-  uint32_t end = 0;    // after the last; more than `next`
+  ScrubPlace next;   // the first
+  uint32_t end = 0;  // after the last; more than `next`
+
   ScrubId reader{};    // who is at it; zeros: nobody
   uint32_t signs = 0;  // of life that the reader has given
   bool IsFree() const { return reader == ScrubId{}; }
@@ -94,13 +105,13 @@ struct ScrubNote {
   // The reader has read all before `next`, and lives. Null: its part is somebody else's by now, as
   // it gave no sign of life. Else where its part ends, which may be before `next`; then, or when
   // there is nothing left of it, it is the reader's no more.
-  std::optional<uint32_t> Advance(const ScrubId& reader, uint32_t next);
+  std::optional<uint32_t> Advance(const ScrubId& reader, const ScrubPlace& next);
   // It stops where it is.
   void Release(const ScrubId& reader);
   // Something of these was out of reach. In the second round nobody comes back to them.
   void ReadAgain(GroupRange groups);
 
-  bool IsEnd(const ScrubPart& part) const { return part.next == groups; }
+  bool IsEnd(const ScrubPart& part) const { return part.next.group == groups; }
   bool IsTakenByOthers(const ScrubId& reader) const;
   // Of all groups, 0..1.
   double Done() const;

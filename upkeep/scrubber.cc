@@ -12,7 +12,7 @@ namespace pinstripe {
 namespace {
 
 constexpr Duration kSignEvery = std::chrono::seconds(5);
-constexpr Duration kLookEvery = std::chrono::seconds(1);
+constexpr Duration kWatchOthersEvery = std::chrono::seconds(1);
 
 RegisterName NoteName() { return {kMapGroup, ScrubNoteKey()}; }
 
@@ -45,8 +45,9 @@ Scrubber::Scrubber(Cluster& cluster, Options options)
       repairer_(cluster, ForReading(options_.repair, [this] { ShowLife(); })) {}
 
 Scrubber::~Scrubber() {
-  if (!part_) return;
+  if (!part_ && !HasSomethingToTell()) return;
   (void)Change([this](ScrubNote& note) {
+    if (part_) (void)note.Advance(ours_, part_->next);
     note.Release(ours_);
     return true;
   });
@@ -105,7 +106,7 @@ Status Scrubber::Join() {
         if (one_lives) return Fail(EBUSY, "others scrub the cluster at this moment");
         if (Dead().size() < watched_.size()) {
           if (!GoOn("looking whether others still scrub")) return {};
-          Sleep(runtime_, runtime_.Now() + kLookEvery);
+          Sleep(runtime_, runtime_.Now() + kWatchOthersEvery);
           continue;
         }
       }
@@ -167,7 +168,7 @@ Result<Scrubber::Ended> Scrubber::TryToRead() {
     TRY(Change([this](ScrubNote& note) {
       Watch();
       part_ = note.Take(ours_, Dead());
-      return part_.has_value();
+      return part_.has_value() || HasSomethingToTell();
     }));
     if (part_) {
       next_sign_ = runtime_.Now() + kSignEvery;
@@ -177,27 +178,28 @@ Result<Scrubber::Ended> Scrubber::TryToRead() {
     }
     if (AllLive()) return Ended::kOthersRead;
     if (!GoOn("looking whether others still read the rest")) return Ended::kStopped;
-    Sleep(runtime_, runtime_.Now() + kLookEvery);
+    Sleep(runtime_, runtime_.Now() + kWatchOthersEvery);
   }
 }
 
 Status Scrubber::ReadPart() {
   while (part_ && !stopped_) {
-    const GroupRange range{part_->next, part_->end};
+    const ScrubPlace first = part_->next;
     const double done = note_.Done();
     const double all = note_.groups;
     auto read =
-        repairer_.ScrubGroups(range.first, range.end, done, done + (range.end - range.first) / all);
+        repairer_.ScrubGroups(first, part_->end, done, done + (part_->end - first.group) / all);
     if (note_.round == 1 && read.found.unread > 0) {
       read.found.unread = 0;  // the second time counts
+      const GroupRange range{first.group, std::min(read.next.group + 1, note_.groups)};
       const GroupRange before = read_again_.value_or(range);
-      read_again_ = {std::min(before.first, range.first), read.next};
+      read_again_ = {std::min(before.first, range.first), range.end};
     }
     own_.Add(read.found);
     untold_.Add(read.found);
     if (!GoOn("scrubbing") || !part_) break;  // what was read of it is read once more
     part_->next = read.next;
-    const bool is_read = part_->next >= part_->end;
+    const bool is_read = part_->next.group >= part_->end;
     if (!is_read && runtime_.Now() < next_sign_) continue;
     const Status told = GiveSign();
     if (is_read || told.code() == ESTALE) TRY(told);
@@ -213,13 +215,15 @@ Status Scrubber::GiveSign() {
     end = note.Advance(ours_, part_->next);
     return true;
   }));
-  if (!end || part_->next >= *end) {
+  if (!end || part_->next.group >= *end) {
     part_.reset();
   } else {
     part_->end = *end;
   }
   return {};
 }
+
+bool Scrubber::HasSomethingToTell() const { return read_again_ || untold_ != ScrubFound(); }
 
 void Scrubber::ShowLife() {
   if (!part_ || runtime_.Now() < next_sign_) return;

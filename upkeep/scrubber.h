@@ -80,6 +80,7 @@ class Scrubber {
   Result<Ended> TryToRead();
   Status ReadPart();
   Status GiveSign();
+  bool HasSomethingToTell() const;
   void Watch();
   std::set<ScrubId> Dead() const;
   bool AllLive() const;

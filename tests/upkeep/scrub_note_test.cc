@@ -33,7 +33,7 @@ TEST(ScrubNote, TheFirstReaderHasAllGroups) {
   EXPECT_EQ(note.Done(), 0);
   const auto part = note.Take(kAlice, {});
   ASSERT_TRUE(part);
-  EXPECT_EQ(part->next, 0u);
+  EXPECT_EQ(part->next, ScrubPlace());
   EXPECT_EQ(part->end, 10u);
   EXPECT_EQ(note.Take(kAlice, {}), part) << "who asks once more has it already";
 }
@@ -41,13 +41,13 @@ TEST(ScrubNote, TheFirstReaderHasAllGroups) {
 TEST(ScrubNote, TheSecondReaderTakesTheUpperHalf) {
   ScrubNote note = ScrubNote::Begin(Id(1), 100, 10);
   ASSERT_TRUE(note.Take(kAlice, {}));
-  EXPECT_EQ(note.Advance(kAlice, 4), 10u);
+  EXPECT_EQ(note.Advance(kAlice, {4}), 10u);
   EXPECT_DOUBLE_EQ(note.Done(), 0.4);
   const auto part = note.Take(kBob, {});
   ASSERT_TRUE(part);
-  EXPECT_EQ(part->next, 7u);
+  EXPECT_EQ(part->next.group, 7u);
   EXPECT_EQ(part->end, 10u);
-  EXPECT_EQ(note.Advance(kAlice, 5), 7u) << "the first one learns where its part ends now";
+  EXPECT_EQ(note.Advance(kAlice, {5}), 7u) << "the first one learns where its part ends now";
   EXPECT_TRUE(note.IsTakenByOthers(kAlice));
 }
 
@@ -61,9 +61,9 @@ TEST(ScrubNote, AfterAllGroupsComesTheEndForOneOfThem) {
   ScrubNote note = ScrubNote::Begin(Id(1), 100, 4);
   ASSERT_TRUE(note.Take(kAlice, {}));
   ASSERT_TRUE(note.Take(kBob, {}));
-  EXPECT_EQ(note.Advance(kBob, 4), 4u);
+  EXPECT_EQ(note.Advance(kBob, {4}), 4u);
   EXPECT_THAT(note.left, SizeIs(1)) << "the other one has not read its part yet";
-  EXPECT_EQ(note.Advance(kAlice, 3), 2u) << "it has read something of the other part as well";
+  EXPECT_EQ(note.Advance(kAlice, {3}), 2u) << "it has read something of the other part as well";
   EXPECT_DOUBLE_EQ(note.Done(), 1);
   const auto part = note.Take(kBob, {});
   ASSERT_TRUE(part);
@@ -72,17 +72,30 @@ TEST(ScrubNote, AfterAllGroupsComesTheEndForOneOfThem) {
   EXPECT_TRUE(note.Take(kAlice, {kBob})) << "who dies then is replaced, too";
 }
 
+TEST(ScrubNote, AReaderMayBeInTheMiddleOfAFile) {
+  ScrubNote note = ScrubNote::Begin(Id(1), 100, 10);
+  ASSERT_TRUE(note.Take(kAlice, {}));
+  const ScrubPlace place{.group = 4, .file = 77, .block = 1'000'000};
+  EXPECT_EQ(note.Advance(kAlice, place), 10u);
+  EXPECT_FALSE(note.Advance(kAlice, {.group = 4, .file = 77, .block = 3})) << "never back";
+  ASSERT_TRUE(note.Take(kBob, {}));
+  EXPECT_EQ(note.left[0].next, place) << "the upper half begins with a group";
+  EXPECT_EQ(note.left[1].next, ScrubPlace{7});
+  note.Release(kAlice);
+  EXPECT_EQ(note.Take(Id(9), {})->next, place);
+}
+
 TEST(ScrubNote, OneThatDiedIsReplacedWhereItWas) {
   ScrubNote note = ScrubNote::Begin(Id(1), 100, 10);
   ASSERT_TRUE(note.Take(kAlice, {}));
-  ASSERT_TRUE(note.Advance(kAlice, 4));
+  ASSERT_TRUE(note.Advance(kAlice, {4}));
   const auto part = note.Take(kBob, {kAlice});
   ASSERT_TRUE(part);
-  EXPECT_EQ(part->next, 4u);
+  EXPECT_EQ(part->next.group, 4u);
   EXPECT_EQ(part->end, 10u);
-  EXPECT_FALSE(note.Advance(kAlice, 5)) << "it was not dead, and learns of it";
+  EXPECT_FALSE(note.Advance(kAlice, {5})) << "it was not dead, and learns of it";
   note.Release(kBob);
-  EXPECT_EQ(note.Take(kAlice, {})->next, 4u);
+  EXPECT_EQ(note.Take(kAlice, {})->next.group, 4u);
 }
 
 TEST(ScrubNote, WhatWasOutOfReachIsReadOnceMore) {
@@ -93,15 +106,15 @@ TEST(ScrubNote, WhatWasOutOfReachIsReadOnceMore) {
   note.ReadAgain({20, 22});
   note.ReadAgain({39, 41});
   EXPECT_THAT(note.again, ElementsAre(GroupRange{10, 22}, GroupRange{30, 41}));
-  ASSERT_TRUE(note.Advance(kAlice, 100));
+  ASSERT_TRUE(note.Advance(kAlice, {100}));
   EXPECT_EQ(note.round, 2);
   EXPECT_THAT(note.again, IsEmpty());
-  EXPECT_EQ(note.Take(kAlice, {})->next, 10u);
+  EXPECT_EQ(note.Take(kAlice, {})->next.group, 10u);
   note.ReadAgain({10, 22});
   EXPECT_THAT(note.again, IsEmpty()) << "there is no third time";
-  ASSERT_TRUE(note.Advance(kAlice, 22));
-  EXPECT_EQ(note.Take(kAlice, {})->next, 30u);
-  ASSERT_TRUE(note.Advance(kAlice, 41));
+  ASSERT_TRUE(note.Advance(kAlice, {22}));
+  EXPECT_EQ(note.Take(kAlice, {})->next.group, 30u);
+  ASSERT_TRUE(note.Advance(kAlice, {41}));
   EXPECT_TRUE(note.IsEnd(*note.Take(kAlice, {})));
 }
 
@@ -117,11 +130,11 @@ TEST(ScrubNote, ManyRangesBecomeFewerThatHaveAllOfThem) {
   EXPECT_LE(note.again.size(), kMostScrubRanges);
   ASSERT_OK(ScrubNote::Decode(note.Encode()));
   ASSERT_TRUE(note.Take(kAlice, {}));
-  ASSERT_TRUE(note.Advance(kAlice, 60'000));
+  ASSERT_TRUE(note.Advance(kAlice, {60'000}));
   EXPECT_LE(note.left.size(), kMostScrubParts);
   for (const uint32_t group : wanted) {
     EXPECT_TRUE(std::ranges::any_of(note.left, [&](const ScrubPart& part) {
-      return part.next <= group && group < part.end;
+      return part.next.group <= group && group < part.end;
     })) << group;
   }
 }
@@ -167,7 +180,6 @@ TEST(ScrubNote, EveryGroupIsReadWhateverHappens) {
     std::vector<Reader> readers;
     for (uint8_t i = 0; i < 4; ++i) readers.push_back({Id(10 + i), std::nullopt});
     std::vector<int> read(groups + 1);
-    std::set<uint32_t> to_come_back;
     bool ended = false;
     for (int step = 0; step < 10'000 && !ended; ++step) {
       Reader& reader = readers[random() % readers.size()];
@@ -185,19 +197,19 @@ TEST(ScrubNote, EveryGroupIsReadWhateverHappens) {
         reader.part.reset();
         continue;
       }
-      const uint32_t first = reader.part->next;
+      const uint32_t first = reader.part->next.group;
       const uint32_t count = 1 + random() % (reader.part->end - first);
-      const bool first_round = note.round == 1;
+      // One that was replaced has read something once more, no matter how.
+      const bool is_its = std::ranges::any_of(
+          note.left, [&](const ScrubPart& part) { return part.reader == reader.id; });
+      const bool first_round = note.round == 1 && is_its;
       for (uint32_t group = first; group < first + count; ++group) ++read[group];
       if (first_round && random() % 8 == 0) {
-        for (uint32_t group = first; group < first + count; ++group) {
-          to_come_back.insert(group);
-          read[group] = 0;
-        }
+        for (uint32_t group = first; group < first + count; ++group) read[group] = 0;
         note.ReadAgain({first, first + count});
       }
-      const auto end = note.Advance(reader.id, first + count);
-      reader.part->next = first + count;
+      const auto end = note.Advance(reader.id, {first + count});
+      reader.part->next = {first + count};
       if (!end || first + count >= *end) {
         reader.part.reset();
       } else {
@@ -206,8 +218,8 @@ TEST(ScrubNote, EveryGroupIsReadWhateverHappens) {
       // Parts never have a group twice, and the bytes say all.
       uint32_t last = 0;
       for (const ScrubPart& part : note.left) {
-        ASSERT_GE(part.next, last);
-        ASSERT_LT(part.next, part.end);
+        ASSERT_GE(part.next.group, last);
+        ASSERT_LT(part.next.group, part.end);
         last = part.end;
       }
       const auto decoded = ScrubNote::Decode(note.Encode());
@@ -221,11 +233,11 @@ TEST(ScrubNote, EveryGroupIsReadWhateverHappens) {
 
 // ---- The format
 
-ScrubNote SmallNote() {
+ScrubNote NoteOfAScrub() {
   ScrubNote note = ScrubNote::Begin(Id(1), 1'700'000'000'000'000'000, 512);
   note.touched = note.began + 1;
   EXPECT_TRUE(note.Take(kAlice, {}));
-  EXPECT_TRUE(note.Advance(kAlice, 3));
+  EXPECT_TRUE(note.Advance(kAlice, {3, 258, 300}));
   note.ReadAgain({1, 2});
   note.found = {.blocks = 1,
                 .damaged = 2,
@@ -245,7 +257,7 @@ ScrubNote SmallNote() {
 // These bytes are the format.
 TEST(ScrubNote, ItsBytesNeverChange) {
   EXPECT_EQ(Hex(AsBytes(ScrubNoteKey())), "4307");
-  EXPECT_EQ(Hex(AsBytes(SmallNote().Encode())),
+  EXPECT_EQ(Hex(AsBytes(NoteOfAScrub().Encode())),
             "01"
             "01010101010101010101010101010101"
             "17979cfe362a0000"
@@ -254,6 +266,8 @@ TEST(ScrubNote, ItsBytesNeverChange) {
             "01"
             "01"
             "00000003"
+            "0000000000000102"
+            "ac02"
             "00000200"
             "a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1"
             "01"
@@ -272,28 +286,28 @@ TEST(ScrubNote, ItsBytesNeverChange) {
             "0000000000000102"
             "10626c6f636b20393a2073686172642032"
             "0a");
-  const auto note = ScrubNote::Decode(SmallNote().Encode());
+  const auto note = ScrubNote::Decode(NoteOfAScrub().Encode());
   ASSERT_OK(note);
-  EXPECT_EQ(*note, SmallNote());
+  EXPECT_EQ(*note, NoteOfAScrub());
 }
 
 TEST(ScrubNote, AnythingElseIsDamage) {
-  const std::string note = SmallNote().Encode();
+  const std::string note = NoteOfAScrub().Encode();
   for (size_t size = 0; size < note.size(); ++size) {
     EXPECT_FAILS(ScrubNote::Decode(note.substr(0, size)), EBADMSG);
   }
   EXPECT_FAILS(ScrubNote::Decode(note + '\0'), EBADMSG);
   const auto broken = [](const std::function<void(ScrubNote&)>& change) {
-    ScrubNote bad = SmallNote();
+    ScrubNote bad = NoteOfAScrub();
     change(bad);
     EXPECT_FAILS(ScrubNote::Decode(bad.Encode()), EBADMSG);
   };
   broken([](ScrubNote& bad) { bad.round = 3; });
   broken([](ScrubNote& bad) { bad.round = 0; });
   broken([](ScrubNote& bad) { bad.left[0].end = 513; });
-  broken([](ScrubNote& bad) { bad.left[0].next = bad.left[0].end; });
+  broken([](ScrubNote& bad) { bad.left[0].next.group = bad.left[0].end; });
   broken([](ScrubNote& bad) { bad.left.push_back(bad.left[0]); });
-  broken([](ScrubNote& bad) { bad.left.push_back({.next = 512, .end = 513}); });
+  broken([](ScrubNote& bad) { bad.left.push_back({.next = {512}, .end = 513}); });
   broken([](ScrubNote& bad) { bad.again.push_back({2, 3}); });
   broken([](ScrubNote& bad) { bad.again[0].end = 600; });
   broken([](ScrubNote& bad) { bad.found.contradicted[0].second = "\x1b[31m"; });
