@@ -76,7 +76,8 @@ std::optional<ScrubPart> ScrubNote::Take(const ScrubId& reader, const std::set<S
   return ours;
 }
 
-std::optional<uint32_t> ScrubNote::Advance(const ScrubId& reader, const ScrubPlace& next) {
+std::optional<uint32_t> ScrubNote::Advance(const ScrubId& reader, const ScrubPlace& next,
+                                           bool one_is_back) {
   const auto part = std::ranges::find(left, reader, &ScrubPart::reader);
   if (part == left.end() || next < part->next) return std::nullopt;
   const uint32_t end = part->end;
@@ -84,12 +85,12 @@ std::optional<uint32_t> ScrubNote::Advance(const ScrubId& reader, const ScrubPla
   ++part->signs;
   if (next.group < end) return end;
   left.erase(part);
-  if (left.empty()) GoToNextRound();
+  if (left.empty()) GoToNextRound(one_is_back);
   return end;
 }
 
-void ScrubNote::GoToNextRound() {
-  if (round < kRounds && !again.empty()) {
+void ScrubNote::GoToNextRound(bool one_is_back) {
+  if (round < kRounds && !again.empty() && one_is_back) {
     for (const GroupRange& range : again) {
       // More than so many parts are one with what lies between them.
       if (left.size() < kMostScrubParts / 2) {
@@ -99,9 +100,13 @@ void ScrubNote::GoToNextRound() {
       }
     }
     again.clear();
+    away.clear();
+    unread_at_first = 0;
     ++round;
     return;
   }
+  found.unread += unread_at_first;
+  unread_at_first = 0;
   left.push_back({.next = {groups}, .end = groups + 1});
 }
 
@@ -111,8 +116,11 @@ void ScrubNote::Release(const ScrubId& reader) {
   }
 }
 
-void ScrubNote::ReadAgain(GroupRange range) {
+void ScrubNote::ReadAgain(GroupRange range, uint64_t unread, const std::set<DriveId>& drives) {
   if (round == kRounds) return;
+  unread_at_first += unread;
+  away.insert(drives.begin(), drives.end());
+  if (drives.empty() || away.size() > kMostScrubDrives) away = {0};
   // Those that it touches become one with it.
   auto first = std::ranges::lower_bound(again, range.first, {}, &GroupRange::end);
   auto last = first;
@@ -162,6 +170,8 @@ std::string ScrubNote::Encode() const {
   }
   out.Varint(again.size());
   for (const GroupRange& range : again) out.U32(range.first).U32(range.end);
+  out.Varint(unread_at_first).Varint(away.size());
+  for (const DriveId drive : away) out.U16(drive);
   out.Varint(found.blocks).Varint(found.damaged).Varint(found.missing).Varint(found.written);
   out.Varint(found.relocated).Varint(found.bytes_read).Varint(found.bytes_written);
   out.Varint(found.unread);
@@ -219,6 +229,13 @@ void TakeRanges(Reader& in, ScrubNote& note) {
     const bool is_after = note.again.empty() || range.first > note.again.back().end;
     if (!is_after || range.end <= range.first || range.end > note.groups) in.MarkBad();
     note.again.push_back(range);
+  }
+  note.unread_at_first = in.Varint();
+  const size_t drives = TakeCount(in, kMostScrubDrives);
+  for (size_t i = 0; i < drives && in.ok(); ++i) {
+    const DriveId drive = in.U16();
+    if (!note.away.empty() && drive <= *note.away.rbegin()) in.MarkBad();
+    note.away.insert(drive);
   }
 }
 

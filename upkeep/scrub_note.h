@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cluster/map/drive_map.h"
 #include "fs/types.h"
 
 namespace pinstripe {
@@ -86,6 +87,7 @@ inline constexpr size_t kMostScrubParts = 64;
 inline constexpr size_t kMostScrubBlocks = 1000;
 inline constexpr size_t kMostScrubRanges = 1000;
 inline constexpr size_t kMostScrubTexts = 50;
+inline constexpr size_t kMostScrubDrives = 1000;
 
 struct ScrubNote {
   ScrubId id{};
@@ -95,6 +97,10 @@ struct ScrubNote {
   uint8_t round = 1;            // 2: of the groups of which something was out of reach in the first
   std::vector<ScrubPart> left;  // ascending; one of {groups, groups + 1} is the end of all
   std::vector<GroupRange> again;  // for the second round; ascending, not touching each other
+  // About these: shards that were out of reach, and the drives that were away, with 0 for what was
+  // out of reach while all were up.
+  uint64_t unread_at_first = 0;
+  std::set<DriveId> away;
   ScrubFound found;
 
   static ScrubNote Begin(const ScrubId& id, int64_t now, uint32_t groups);
@@ -104,12 +110,14 @@ struct ScrubNote {
   std::optional<ScrubPart> Take(const ScrubId& reader, const std::set<ScrubId>& dead);
   // The reader has read all before `next`, and lives. Null: its part is somebody else's by now, as
   // it gave no sign of life. Else where its part ends, which may be before `next`; then, or when
-  // there is nothing left of it, it is the reader's no more.
-  std::optional<uint32_t> Advance(const ScrubId& reader, const ScrubPlace& next);
+  // there is nothing left of it, it is the reader's no more. `one_is_back`, of the drives that were
+  // away: else there is no second round.
+  std::optional<uint32_t> Advance(const ScrubId& reader, const ScrubPlace& next,
+                                  bool one_is_back = true);
   // It stops where it is.
   void Release(const ScrubId& reader);
   // Something of these was out of reach. In the second round nobody comes back to them.
-  void ReadAgain(GroupRange groups);
+  void ReadAgain(GroupRange groups, uint64_t unread = 0, const std::set<DriveId>& drives = {});
 
   bool IsEnd(const ScrubPart& part) const { return part.next.group == groups; }
   bool IsTakenByOthers(const ScrubId& reader) const;
@@ -122,7 +130,7 @@ struct ScrubNote {
 
  private:
   // What comes when all of a round was read.
-  void GoToNextRound();
+  void GoToNextRound(bool one_is_back);
 };
 
 std::string ScrubNoteKey();  // "C" U8(7)

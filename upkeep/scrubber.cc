@@ -1,6 +1,7 @@
 #include "upkeep/scrubber.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/attempts.h"
 #include "base/coding.h"
@@ -67,7 +68,7 @@ Status Scrubber::Change(const Edit& edit) {
     note_ = *std::move(note);
     ScrubNote wanted = note_;
     // Before anything else: the round may come to its end.
-    if (read_again_) wanted.ReadAgain(*read_again_);
+    if (read_again_) wanted.ReadAgain(*read_again_, unread_, away_);
     if (!edit(wanted)) return {};
     wanted.found.Add(untold_);
     wanted.touched = runtime_.WallClock();
@@ -77,6 +78,8 @@ Status Scrubber::Change(const Edit& edit) {
       note_ = std::move(wanted);
       untold_ = {};
       read_again_.reset();
+      unread_ = 0;
+      away_.clear();
       return {};
     }
     attempts.Pause(runtime_);
@@ -190,7 +193,11 @@ Status Scrubber::ReadPart() {
     auto read =
         repairer_.ScrubGroups(first, part_->end, done, done + (part_->end - first.group) / all);
     if (note_.round == 1 && read.found.unread > 0) {
-      read.found.unread = 0;  // the second time counts
+      // The second time counts.
+      unread_ += std::exchange(read.found.unread, 0);
+      std::set<DriveId> away = DrivesAway();
+      if (away.empty()) away.insert(0);
+      away_.merge(away);
       const GroupRange range{first.group, std::min(read.next.group + 1, note_.groups)};
       const GroupRange before = read_again_.value_or(range);
       read_again_ = {std::min(before.first, range.first), range.end};
@@ -212,7 +219,10 @@ Status Scrubber::GiveSign() {
   next_sign_ = runtime_.Now() + kSignEvery;
   std::optional<uint32_t> end;
   TRY(Change([&](ScrubNote& note) {
-    end = note.Advance(ours_, part_->next);
+    const std::set<DriveId> away = DrivesAway();
+    const bool one_is_back =
+        std::ranges::any_of(note.away, [&](DriveId id) { return !away.contains(id); });
+    end = note.Advance(ours_, part_->next, one_is_back);
     return true;
   }));
   if (!end || part_->next.group >= *end) {
@@ -228,6 +238,15 @@ bool Scrubber::HasSomethingToTell() const { return read_again_ || untold_ != Scr
 void Scrubber::ShowLife() {
   if (!part_ || runtime_.Now() < next_sign_) return;
   (void)GiveSign();  // the next one may come through
+}
+
+std::set<DriveId> Scrubber::DrivesAway() const {
+  std::set<DriveId> away;
+  for (const MappedDrive& mapped : cluster_.map().drives) {
+    const Drive* drive = cluster_.FindDrive(mapped.id);
+    if (drive == nullptr || !drive->IsUp()) away.insert(mapped.id);
+  }
+  return away;
 }
 
 bool Scrubber::GoOn(std::string_view phase) {

@@ -81,6 +81,7 @@ class Scrubber {
   Status ReadPart();
   Status GiveSign();
   bool HasSomethingToTell() const;
+  std::set<DriveId> DrivesAway() const;
   void Watch();
   std::set<ScrubId> Dead() const;
   bool AllLive() const;
@@ -93,8 +94,11 @@ class Scrubber {
   ScrubNote note_;
   std::optional<ScrubPart> part_;  // that we are at
   ScrubFound own_;
-  ScrubFound untold_;                     // of it, what the note lacks
-  std::optional<GroupRange> read_again_;  // that the note lacks, too
+  ScrubFound untold_;  // of it, what the note lacks
+  // That the note lacks, too, of the first round:
+  std::optional<GroupRange> read_again_;
+  uint64_t unread_ = 0;
+  std::set<DriveId> away_;
   Time next_sign_{};
   bool stopped_ = false;
   // Another reader, by our own clock.

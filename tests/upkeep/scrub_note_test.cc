@@ -118,6 +118,17 @@ TEST(ScrubNote, WhatWasOutOfReachIsReadOnceMore) {
   EXPECT_TRUE(note.IsEnd(*note.Take(kAlice, {})));
 }
 
+TEST(ScrubNote, ThereIsNoSecondRoundForDrivesThatStayAway) {
+  ScrubNote note = ScrubNote::Begin(Id(1), 100, 100);
+  ASSERT_TRUE(note.Take(kAlice, {}));
+  note.ReadAgain({10, 20}, 5, {3});
+  note.ReadAgain({30, 40}, 6, {3, 4});
+  EXPECT_THAT(note.away, ElementsAre(3, 4));
+  ASSERT_TRUE(note.Advance(kAlice, {100}, /*one_is_back=*/false));
+  EXPECT_TRUE(note.IsEnd(*note.Take(kAlice, {})));
+  EXPECT_EQ(note.found.unread, 11u);
+}
+
 TEST(ScrubNote, ManyRangesBecomeFewerThatHaveAllOfThem) {
   ScrubNote note = ScrubNote::Begin(Id(1), 100, 60'000);
   std::mt19937 random(1);
@@ -238,7 +249,7 @@ ScrubNote NoteOfAScrub() {
   note.touched = note.began + 1;
   EXPECT_TRUE(note.Take(kAlice, {}));
   EXPECT_TRUE(note.Advance(kAlice, {3, 258, 300}));
-  note.ReadAgain({1, 2});
+  note.ReadAgain({1, 2}, 11, {3, 258});
   note.found = {.blocks = 1,
                 .damaged = 2,
                 .missing = 3,
@@ -274,6 +285,10 @@ TEST(ScrubNote, ItsBytesNeverChange) {
             "01"
             "00000001"
             "00000002"
+            "0b"
+            "02"
+            "0003"
+            "0102"
             "0102030405"
             "ac02"
             "06"

@@ -231,6 +231,7 @@ TEST_F(ScrubberTest, WhatNobodyCouldReadIsCounted) {
   ASSERT_EQ(*scrubber.Read(), Ended::kAllIsRead);
   machines_.SetDown(3, false);
   EXPECT_EQ(scrubber.note().found.unread, shards.size());
+  EXPECT_EQ(scrubber.note().found.blocks, blocks_) << "nothing was read twice for it";
   EXPECT_EQ(End(scrubber).unread, shards.size());
 }
 
