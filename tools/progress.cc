@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -89,6 +90,7 @@ void Progress::Show(std::string_view what, double done, uint64_t bytes) {
       state_.what = what;
       state_.started = now;
       state_.bytes_before = bytes;
+      state_.done_before = done;
     }
     state_.done = done;
     state_.bytes = bytes;
@@ -111,7 +113,9 @@ std::string Progress::Text(const State& state, Time now) const {
   const bool has_rate = state.bytes > state.bytes_before && seconds > 1;
   const double rate =
       has_rate ? static_cast<double>(state.bytes - state.bytes_before) / seconds : 0;
-  const double left = has_rate && state.done > 0 ? seconds / state.done - seconds : 0;
+  // Others may have done what was done before.
+  const double ours = state.done - std::max(0.0, state.done_before);
+  const double left = has_rate && ours > 0 ? seconds * (1 - state.done) / ours : 0;
   if (options_.form == ProgressForm::kJson) {
     nlohmann::ordered_json json{{"doing", state.what}, {"done", JsonOfDone(state.done)}};
     if (has_rate) {

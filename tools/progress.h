@@ -66,6 +66,7 @@ class Progress {
     uint64_t bytes = 0;
     Time started{};
     uint64_t bytes_before = 0;
+    double done_before = 0;
   };
   std::string Text(const State& state, Time now) const;
   void EndBy(int signal);

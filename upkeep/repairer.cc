@@ -214,17 +214,17 @@ void Repairer::ReadAgain(const Checker& checker) {
   TellWhatWasNoted(checker);
 }
 
-Repairer::ScrubbedGroups Repairer::ScrubGroups(const ScrubPlace& first, uint32_t end, double done,
-                                               double done_at_end) {
+Repairer::ScrubbedGroups Repairer::ScrubGroups(const ScrubPlace& first, const ScrubPlace& end,
+                                               double done, double done_at_end) {
   ScrubbedGroups scrubbed{.next = first, .found = {}};
   const uint64_t rate = bytes_per_second_;
   Batch batch{.tasks = {}, .bytes = 0, .most_tasks = kTasksOfAPart, .most_bytes = kBytesOfAPart};
   if (rate > 0 && rate < kBytesOfAPart / kSecondsOfAPart) batch.most_bytes = rate * kSecondsOfAPart;
-  while (scrubbed.next.group < end && !batch.IsFull() && GoOn() &&
+  while (scrubbed.next < end && !batch.IsFull() && GoOn() &&
          scrubbed.next.group - first.group < options_.groups_at_once) {
-    scrubbed.next = AddGroup(scrubbed.next, batch);
+    scrubbed.next = AddGroup(scrubbed.next, end, batch);
   }
-  const double groups = std::max<uint32_t>(1, end - first.group);
+  const double groups = std::max<uint32_t>(1, end.group - first.group);
   const double read = scrubbed.next.group - first.group;
   Process(std::move(batch.tasks), "scrubbing", {done, done + (done_at_end - done) * read / groups});
   scrubbed.found = TakeFound();
@@ -232,10 +232,11 @@ Repairer::ScrubbedGroups Repairer::ScrubGroups(const ScrubPlace& first, uint32_t
 }
 
 // Files of a group, and what keeps stripes for several of them.
-ScrubPlace Repairer::AddGroup(const ScrubPlace& place, Batch& batch) {
+ScrubPlace Repairer::AddGroup(const ScrubPlace& place, const ScrubPlace& end, Batch& batch) {
   const Wanted all = [](uint64_t, const BlockPlace&) { return true; };
-  const ScrubPlace after{place.group + 1};
-  const std::string last = "I" + std::string(16, '\xff');
+  const bool is_cut = end.group == place.group;
+  const ScrubPlace after = is_cut ? end : ScrubPlace{place.group + 1};
+  const std::string last = Writer().Raw("I").U64(is_cut ? end.file - 1 : UINT64_MAX).Take();
   for (std::optional<std::string> next = Writer().Raw("I").U64(place.file).Take(); next;) {
     const auto page = cluster_.registers().Scan(place.group, *next, last, kMaxRangeKeys);
     if (!page.has_value()) {

@@ -92,14 +92,14 @@ class Repairer {
 
   const RepairReport& Run();
 
-  // A part of a scrub, for which read_all is set: reads all shards of files whose inodes are in
-  // groups before `end`, from `first` on, for about a minute at most, and repairs what it can. Not
-  // beside Run(). Tells that it is `done` of all work, 0..1, and what it would be at the end.
+  // A part of a scrub, for which read_all is set: reads all shards of files whose inodes are before
+  // `end`, from `first` on, for about a minute at most, and repairs what it can. Not beside Run().
+  // Tells that it is `done` of all work, 0..1, and what it would be at the end.
   struct ScrubbedGroups {
     ScrubPlace next;  // so far; unless it was ended: then nothing is complete
     ScrubFound found;
   };
-  ScrubbedGroups ScrubGroups(const ScrubPlace& first, uint32_t end, double done,
+  ScrubbedGroups ScrubGroups(const ScrubPlace& first, const ScrubPlace& end, double done,
                              double done_at_end);
 
   // Brings the shards of one file home that its block map knows to be elsewhere, as far as the
@@ -173,7 +173,7 @@ class Repairer {
   bool IsToMove(const BlockPlace& place, uint64_t block);
   void ReadAgain(const Checker& checker);
   // As much as there is room for; where to go on.
-  ScrubPlace AddGroup(const ScrubPlace& place, Batch& batch);
+  ScrubPlace AddGroup(const ScrubPlace& place, const ScrubPlace& end, Batch& batch);
   ScrubFound TakeFound();
   void Process(std::vector<Task> tasks, std::string_view phase, const Share& share);
   void WorkOff(Work& work);

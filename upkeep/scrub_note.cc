@@ -1,6 +1,7 @@
 #include "upkeep/scrub_note.h"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 
 #include "base/coding.h"
@@ -14,6 +15,24 @@ constexpr uint8_t kFormat = 1;
 constexpr uint8_t kNoteKind = 7;  // beside those of LookKind and of care
 constexpr size_t kMaxTextBytes = 400;
 constexpr uint8_t kRounds = 2;
+// So many numbers of inodes are not divided further.
+constexpr uint64_t kFewNumbers = uint64_t{1} << 54;
+
+// As if inodes were spread evenly over the numbers that they may have, as they are.
+double NumberOf(const ScrubPlace& place) {
+  return place.group + std::ldexp(static_cast<double>(place.file), -64);
+}
+double GroupsIn(const ScrubPart& part) { return NumberOf(part.end) - NumberOf(part.next); }
+
+// Where its upper half begins. Null: it is not worth it.
+std::optional<ScrubPlace> MiddleOf(const ScrubPart& part) {
+  const uint32_t last = part.end.file == 0 ? part.end.group - 1 : part.end.group;
+  const uint32_t first = part.next.group;
+  if (last > first) return ScrubPlace{first + (last - first + 2) / 2};
+  const uint64_t numbers = (part.end.file == 0 ? UINT64_MAX : part.end.file) - part.next.file;
+  if (numbers < kFewNumbers) return std::nullopt;
+  return ScrubPlace{first, part.next.file + numbers / 2};
+}
 
 }  // namespace
 
@@ -51,7 +70,7 @@ void ScrubFound::Add(const ScrubFound& other) {
 
 ScrubNote ScrubNote::Begin(const ScrubId& id, int64_t now, uint32_t groups) {
   ScrubNote note{.id = id, .began = now, .touched = now, .groups = groups};
-  note.left.push_back({.next = {}, .end = groups});
+  note.left.push_back({.next = {}, .end = {groups}});
   return note;
 }
 
@@ -64,26 +83,24 @@ std::optional<ScrubPart> ScrubNote::Take(const ScrubId& reader, const std::set<S
     part.signs = 0;
     return part;
   }
-  const auto largest = std::ranges::max_element(
-      left, {}, [](const ScrubPart& part) { return part.end - part.next.group; });
+  const auto largest = std::ranges::max_element(left, {}, GroupsIn);
   if (largest == left.end() || left.size() >= kMostScrubParts) return std::nullopt;
-  const uint32_t groups_left = largest->end - largest->next.group;
-  if (groups_left < 2) return std::nullopt;
-  const ScrubPart ours{
-      .next = {largest->end - groups_left / 2}, .end = largest->end, .reader = reader};
-  largest->end = ours.next.group;
+  const auto middle = IsEnd(*largest) ? std::nullopt : MiddleOf(*largest);
+  if (!middle) return std::nullopt;
+  const ScrubPart ours{.next = *middle, .end = largest->end, .reader = reader};
+  largest->end = *middle;
   left.insert(largest + 1, ours);
   return ours;
 }
 
-std::optional<uint32_t> ScrubNote::Advance(const ScrubId& reader, const ScrubPlace& next,
-                                           bool one_is_back) {
+std::optional<ScrubPlace> ScrubNote::Advance(const ScrubId& reader, const ScrubPlace& next,
+                                             bool one_is_back) {
   const auto part = std::ranges::find(left, reader, &ScrubPart::reader);
   if (part == left.end() || next < part->next) return std::nullopt;
-  const uint32_t end = part->end;
+  const ScrubPlace end = part->end;
   part->next = next;
   ++part->signs;
-  if (next.group < end) return end;
+  if (next < end) return end;
   left.erase(part);
   if (left.empty()) GoToNextRound(one_is_back);
   return end;
@@ -94,9 +111,9 @@ void ScrubNote::GoToNextRound(bool one_is_back) {
     for (const GroupRange& range : again) {
       // More than so many parts are one with what lies between them.
       if (left.size() < kMostScrubParts / 2) {
-        left.push_back({.next = {range.first}, .end = range.end});
+        left.push_back({.next = {range.first}, .end = {range.end}});
       } else {
-        left.back().end = range.end;
+        left.back().end = {range.end};
       }
     }
     again.clear();
@@ -107,7 +124,7 @@ void ScrubNote::GoToNextRound(bool one_is_back) {
   }
   found.unread += unread_at_first;
   unread_at_first = 0;
-  left.push_back({.next = {groups}, .end = groups + 1});
+  left.push_back({.next = {groups}, .end = {groups + 1}});
 }
 
 void ScrubNote::Release(const ScrubId& reader) {
@@ -148,7 +165,7 @@ bool ScrubNote::IsTakenByOthers(const ScrubId& reader) const {
 double ScrubNote::Done() const {
   double groups_left = 0;
   for (const ScrubPart& part : left) {
-    if (!IsEnd(part)) groups_left += part.end - part.next.group;
+    if (!IsEnd(part)) groups_left += GroupsIn(part);
   }
   return groups == 0 ? 1 : 1 - groups_left / groups;
 }
@@ -164,7 +181,8 @@ std::string ScrubNote::Encode() const {
     out.U32(part.next.group)
         .U64(part.next.file)
         .Varint(part.next.block)
-        .U32(part.end)
+        .U32(part.end.group)
+        .U64(part.end.file)
         .Raw(std::as_bytes(std::span(part.reader)))
         .Varint(part.signs);
   }
@@ -201,19 +219,21 @@ size_t TakeCount(Reader& in, size_t most) {
 
 void TakeParts(Reader& in, ScrubNote& note) {
   const size_t count = TakeCount(in, kMostScrubParts);
-  uint32_t last = 0;
+  ScrubPlace last;
   for (size_t i = 0; i < count && in.ok(); ++i) {
     ScrubPart part;
     part.next.group = in.U32();
     part.next.file = in.U64();
     part.next.block = in.Varint();
-    part.end = in.U32();
+    part.end.group = in.U32();
+    part.end.file = in.U64();
     part.reader = TakeId(in);
     const uint64_t signs = in.Varint();
     part.signs = static_cast<uint32_t>(signs);
-    const bool is_end = part.next.group == note.groups && part.end == note.groups + 1 && count == 1;
+    const bool is_end = part.next == ScrubPlace{note.groups} &&
+                        part.end == ScrubPlace{note.groups + 1} && count == 1;
     const bool fits =
-        part.next.group >= last && part.end > part.next.group && part.end <= note.groups;
+        part.next >= last && part.end > part.next && part.end <= ScrubPlace{note.groups};
     if (signs > UINT32_MAX || (!fits && !is_end)) in.MarkBad();
     last = part.end;
     note.left.push_back(part);

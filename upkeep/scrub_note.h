@@ -5,7 +5,8 @@
 //
 // A scrub reads each group of inodes once: all files of the group, whatever groups their data lies
 // in. Groups are handed out as ranges. Who comes and finds no free range takes the upper half of
-// the largest one that another is at. Then come, once more, groups of which something was out of
+// the largest one that another is at; of a single group, that of the numbers that inodes may have,
+// which are random. Then come, once more, groups of which something was out of
 // reach. The last range is none of groups: whoever takes it looks at everything and ends the scrub.
 //
 // All functions here are about one value of the register, and change nothing but it.
@@ -42,8 +43,8 @@ struct ScrubPlace {
 
 // Groups that are still to be read.
 struct ScrubPart {
-  ScrubPlace next;   // the first
-  uint32_t end = 0;  // after the last; more than `next`
+  ScrubPlace next;  // the first
+  ScrubPlace end;   // all from here on is not of it; more than `next`; block 0
 
   ScrubId reader{};    // who is at it; zeros: nobody
   uint32_t signs = 0;  // of life that the reader has given
@@ -105,15 +106,17 @@ struct ScrubNote {
 
   static ScrubNote Begin(const ScrubId& id, int64_t now, uint32_t groups);
 
-  // Gives `reader` a part: one that is nobody's or was that of one of `dead`, else the upper half
-  // of the largest one of which two groups or more are left. Null: there is none.
+  //   // Gives `reader` a part: one that is nobody's or was that of one of `dead`, else the upper
+  //   half of
+  // the largest one. Null: there is none that is worth it.
+
   std::optional<ScrubPart> Take(const ScrubId& reader, const std::set<ScrubId>& dead);
   // The reader has read all before `next`, and lives. Null: its part is somebody else's by now, as
   // it gave no sign of life. Else where its part ends, which may be before `next`; then, or when
   // there is nothing left of it, it is the reader's no more. `one_is_back`, of the drives that were
   // away: else there is no second round.
-  std::optional<uint32_t> Advance(const ScrubId& reader, const ScrubPlace& next,
-                                  bool one_is_back = true);
+  std::optional<ScrubPlace> Advance(const ScrubId& reader, const ScrubPlace& next,
+                                    bool one_is_back = true);
   // It stops where it is.
   void Release(const ScrubId& reader);
   // Something of these was out of reach. In the second round nobody comes back to them.

@@ -190,8 +190,8 @@ Status Scrubber::ReadPart() {
     const ScrubPlace first = part_->next;
     const double done = note_.Done();
     const double all = note_.groups;
-    auto read =
-        repairer_.ScrubGroups(first, part_->end, done, done + (part_->end - first.group) / all);
+    auto read = repairer_.ScrubGroups(first, part_->end, done,
+                                      done + (part_->end.group - first.group) / all);
     if (note_.round == 1 && read.found.unread > 0) {
       // The second time counts.
       unread_ += std::exchange(read.found.unread, 0);
@@ -206,7 +206,7 @@ Status Scrubber::ReadPart() {
     untold_.Add(read.found);
     if (!GoOn("scrubbing") || !part_) break;  // what was read of it is read once more
     part_->next = read.next;
-    const bool is_read = part_->next.group >= part_->end;
+    const bool is_read = part_->next >= part_->end;
     if (!is_read && runtime_.Now() < next_sign_) continue;
     const Status told = GiveSign();
     if (is_read || told.code() == ESTALE) TRY(told);
@@ -217,7 +217,7 @@ Status Scrubber::ReadPart() {
 // And says how far it is.
 Status Scrubber::GiveSign() {
   next_sign_ = runtime_.Now() + kSignEvery;
-  std::optional<uint32_t> end;
+  std::optional<ScrubPlace> end;
   TRY(Change([&](ScrubNote& note) {
     const std::set<DriveId> away = DrivesAway();
     const bool one_is_back =
@@ -225,7 +225,7 @@ Status Scrubber::GiveSign() {
     end = note.Advance(ours_, part_->next, one_is_back);
     return true;
   }));
-  if (!end || part_->next.group >= *end) {
+  if (!end || part_->next >= *end) {
     part_.reset();
   } else {
     part_->end = *end;

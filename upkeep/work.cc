@@ -447,6 +447,7 @@ void RunningWork::Show(std::string_view doing, double done, uint64_t bytes) {
     doing_ = doing;
     doing_since_ = runtime_.Now();
     bytes_before_ = bytes;
+    done_before_ = std::clamp(done, 0.0, 1.0);
   }
   done_ = std::clamp(done, 0.0, 1.0);
   bytes_ = bytes;
@@ -518,8 +519,10 @@ WorkRecord RunningWork::Now() {
     record.bytes = bytes_ - bytes_before_;
     record.bytes_per_second = static_cast<uint64_t>(static_cast<double>(record.bytes) / seconds);
   }
-  if (done_ > 0.001 && seconds > 1) {
-    record.seconds_left = static_cast<uint64_t>(std::min(seconds / done_ - seconds, 1e9));
+  // Others may have done what was done before.
+  const double ours = done_ - done_before_;
+  if (ours > 0.001 && seconds > 1) {
+    record.seconds_left = static_cast<uint64_t>(std::min(seconds * (1 - done_) / ours, 1e9));
   }
   return record;
 }

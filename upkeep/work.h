@@ -237,6 +237,7 @@ class RunningWork {
   uint64_t bytes_ GUARDED_BY(mutex_) = 0;
   Time doing_since_ GUARDED_BY(mutex_){};
   uint64_t bytes_before_ GUARDED_BY(mutex_) = 0;
+  double done_before_ GUARDED_BY(mutex_) = 0;
   bool ended_ GUARDED_BY(mutex_) = false;
   BackgroundThread thread_;  // the last member: it uses the others
 };

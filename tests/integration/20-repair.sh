@@ -49,7 +49,18 @@ rot 4
 rot 6
 check "verify finds it, too" says 3 "^found .*damaged" verify "$config"
 check "a dry scrub finds damage, says where, and leaves it" says 3 "^found .*damaged" scrub --dry-run "$config"
-check "a scrub repairs it" says 0 "everything is in order" scrub "$config"
+# Its process is killed. The next one goes on where it was, and shares it with a third one.
+scrub_slowly() { "$pinstripe" scrub "$config" --rate 3MB >"$work/slow" 2>&1 & slow=$!; }
+has_read_something() { "$pinstripe" work "$config" | grep -q ' [1-9][0-9]* % scrubbing'; }
+scrub_slowly
+wait_until 60 has_read_something
+kill -9 $slow
+wait $slow 2>/dev/null || true
+scrub_slowly
+wait_until 60 grep -q "going on with the scrub of" "$work/slow"
+check "another process reads a part of a scrub" says 0 "^Others read the rest" scrub "$config"
+check "and the one that ends it says how everything is" eval 'wait $slow && grep -q "everything is in order" "$work/slow"'
+check "one may be begun anew" says 0 "everything is in order" scrub "$config" --anew
 check "all of it" says 0 " 0 shards damaged, 0 missing" verify "$config"
 check "and any two drives may be lost again" any_two_may_die "3 8" "5 6"
 

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <random>
 
 #include "base/bytes.h"
@@ -34,36 +36,56 @@ TEST(ScrubNote, TheFirstReaderHasAllGroups) {
   const auto part = note.Take(kAlice, {});
   ASSERT_TRUE(part);
   EXPECT_EQ(part->next, ScrubPlace());
-  EXPECT_EQ(part->end, 10u);
+  EXPECT_EQ(part->end, ScrubPlace{10});
   EXPECT_EQ(note.Take(kAlice, {}), part) << "who asks once more has it already";
 }
 
 TEST(ScrubNote, TheSecondReaderTakesTheUpperHalf) {
   ScrubNote note = ScrubNote::Begin(Id(1), 100, 10);
   ASSERT_TRUE(note.Take(kAlice, {}));
-  EXPECT_EQ(note.Advance(kAlice, {4}), 10u);
+  EXPECT_EQ(note.Advance(kAlice, {4}), ScrubPlace{10});
   EXPECT_DOUBLE_EQ(note.Done(), 0.4);
   const auto part = note.Take(kBob, {});
   ASSERT_TRUE(part);
   EXPECT_EQ(part->next.group, 7u);
-  EXPECT_EQ(part->end, 10u);
-  EXPECT_EQ(note.Advance(kAlice, {5}), 7u) << "the first one learns where its part ends now";
+  EXPECT_EQ(part->end, ScrubPlace{10});
+  EXPECT_EQ(note.Advance(kAlice, {5}), ScrubPlace{7})
+      << "the first one learns where its part ends now";
   EXPECT_TRUE(note.IsTakenByOthers(kAlice));
 }
 
-TEST(ScrubNote, WhoIsAtOneGroupKeepsIt) {
+// All files of a directory may be in one group.
+TEST(ScrubNote, OneGroupIsDividedByTheNumbersOfInodes) {
   ScrubNote note = ScrubNote::Begin(Id(1), 100, 1);
   ASSERT_TRUE(note.Take(kAlice, {}));
-  EXPECT_FALSE(note.Take(kBob, {}));
+  ASSERT_TRUE(note.Advance(kAlice, {.group = 0, .file = 1u << 30, .block = 7}));
+  const auto part = note.Take(kBob, {});
+  ASSERT_TRUE(part);
+  EXPECT_EQ(part->next.group, 0u);
+  EXPECT_NEAR(std::ldexp(static_cast<double>(part->next.file), -64), 0.5, 0.01);
+  EXPECT_EQ(part->next.block, 0u);
+  EXPECT_EQ(part->end, ScrubPlace{1});
+  EXPECT_EQ(note.Advance(kAlice, {.group = 0, .file = 1u << 30, .block = 8}), part->next);
+  EXPECT_NEAR(note.Done(), 0, 0.01);
+  // But not for ever.
+  uint8_t readers = 3;
+  note.left.resize(1);
+  while (note.Take(Id(readers), {})) {
+    ASSERT_LT(++readers, 60);
+    note.left.resize(1);  // the upper ones are done
+  }
+  EXPECT_GT(readers, 10);
+  EXPECT_OK(ScrubNote::Decode(note.Encode()));
 }
 
 TEST(ScrubNote, AfterAllGroupsComesTheEndForOneOfThem) {
   ScrubNote note = ScrubNote::Begin(Id(1), 100, 4);
   ASSERT_TRUE(note.Take(kAlice, {}));
   ASSERT_TRUE(note.Take(kBob, {}));
-  EXPECT_EQ(note.Advance(kBob, {4}), 4u);
+  EXPECT_EQ(note.Advance(kBob, {4}), ScrubPlace{4});
   EXPECT_THAT(note.left, SizeIs(1)) << "the other one has not read its part yet";
-  EXPECT_EQ(note.Advance(kAlice, {3}), 2u) << "it has read something of the other part as well";
+  EXPECT_EQ(note.Advance(kAlice, {3}), ScrubPlace{2})
+      << "it has read something of the other part as well";
   EXPECT_DOUBLE_EQ(note.Done(), 1);
   const auto part = note.Take(kBob, {});
   ASSERT_TRUE(part);
@@ -76,7 +98,7 @@ TEST(ScrubNote, AReaderMayBeInTheMiddleOfAFile) {
   ScrubNote note = ScrubNote::Begin(Id(1), 100, 10);
   ASSERT_TRUE(note.Take(kAlice, {}));
   const ScrubPlace place{.group = 4, .file = 77, .block = 1'000'000};
-  EXPECT_EQ(note.Advance(kAlice, place), 10u);
+  EXPECT_EQ(note.Advance(kAlice, place), ScrubPlace{10});
   EXPECT_FALSE(note.Advance(kAlice, {.group = 4, .file = 77, .block = 3})) << "never back";
   ASSERT_TRUE(note.Take(kBob, {}));
   EXPECT_EQ(note.left[0].next, place) << "the upper half begins with a group";
@@ -92,7 +114,7 @@ TEST(ScrubNote, OneThatDiedIsReplacedWhereItWas) {
   const auto part = note.Take(kBob, {kAlice});
   ASSERT_TRUE(part);
   EXPECT_EQ(part->next.group, 4u);
-  EXPECT_EQ(part->end, 10u);
+  EXPECT_EQ(part->end, ScrubPlace{10});
   EXPECT_FALSE(note.Advance(kAlice, {5})) << "it was not dead, and learns of it";
   note.Release(kBob);
   EXPECT_EQ(note.Take(kAlice, {})->next.group, 4u);
@@ -145,7 +167,7 @@ TEST(ScrubNote, ManyRangesBecomeFewerThatHaveAllOfThem) {
   EXPECT_LE(note.left.size(), kMostScrubParts);
   for (const uint32_t group : wanted) {
     EXPECT_TRUE(std::ranges::any_of(note.left, [&](const ScrubPart& part) {
-      return part.next.group <= group && group < part.end;
+      return part.next.group <= group && group < part.end.group;
     })) << group;
   }
 }
@@ -176,13 +198,17 @@ TEST(ScrubNote, WhatIsFoundHasABound) {
   EXPECT_EQ(*again, largest);
 }
 
-// Readers come, read, stop, die and are taken for dead by mistake, in any order. Every group is
+// Readers come, read, stop, die and are taken for dead by mistake, in any order. Every file is
 // read, those of which something was out of reach a second time, and only then comes the end.
-TEST(ScrubNote, EveryGroupIsReadWhateverHappens) {
+TEST(ScrubNote, EveryFileIsReadWhateverHappens) {
   for (uint32_t seed = 1; seed <= 2000; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
-    std::mt19937 random(seed);
-    const uint32_t groups = 1 + random() % 40;
+    std::mt19937_64 random(seed);
+    const uint32_t groups = 1 + random() % (seed % 2 == 0 ? 3 : 40);
+    std::map<ScrubPlace, int> read;  // how often, of all files
+    for (uint32_t i = 0; i < 100; ++i) {
+      read[{.group = static_cast<uint32_t>(random() % groups), .file = 1 + random()}];
+    }
     ScrubNote note = ScrubNote::Begin(Id(1), 100, groups);
     struct Reader {
       ScrubId id;
@@ -190,7 +216,6 @@ TEST(ScrubNote, EveryGroupIsReadWhateverHappens) {
     };
     std::vector<Reader> readers;
     for (uint8_t i = 0; i < 4; ++i) readers.push_back({Id(10 + i), std::nullopt});
-    std::vector<int> read(groups + 1);
     bool ended = false;
     for (int step = 0; step < 10'000 && !ended; ++step) {
       Reader& reader = readers[random() % readers.size()];
@@ -199,46 +224,53 @@ TEST(ScrubNote, EveryGroupIsReadWhateverHappens) {
         if (random() % 8 == 0) dead.insert(readers[random() % readers.size()].id);
         dead.erase(reader.id);
         reader.part = note.Take(reader.id, dead);
-        if (!reader.part || !note.IsEnd(*reader.part)) continue;
-        ended = true;
-        break;
+        ended = reader.part && note.IsEnd(*reader.part);
+        continue;
       }
       if (random() % 16 == 0) {  // stops, or loses its memory
         if (random() % 2 == 0) note.Release(reader.id);
         reader.part.reset();
         continue;
       }
-      const uint32_t first = reader.part->next.group;
-      const uint32_t count = 1 + random() % (reader.part->end - first);
+      // Reads some files, and goes on after the last of them.
+      ScrubPart& part = *reader.part;
+      const ScrubPlace first = part.next;
+      auto file = read.lower_bound(first);
+      for (uint64_t left = 1 + random() % 5; left > 0 && file != read.end(); --left, ++file) {
+        if (file->first >= part.end) break;
+        ++file->second;
+        part.next = {file->first.group, file->first.file + 1};
+      }
+      if (file == read.end() || file->first >= part.end) part.next = part.end;
       // One that was replaced has read something once more, no matter how.
       const bool is_its = std::ranges::any_of(
-          note.left, [&](const ScrubPart& part) { return part.reader == reader.id; });
-      const bool first_round = note.round == 1 && is_its;
-      for (uint32_t group = first; group < first + count; ++group) ++read[group];
-      if (first_round && random() % 8 == 0) {
-        for (uint32_t group = first; group < first + count; ++group) read[group] = 0;
-        note.ReadAgain({first, first + count});
+          note.left, [&](const ScrubPart& each) { return each.reader == reader.id; });
+      if (note.round == 1 && is_its && random() % 8 == 0) {
+        const GroupRange again{first.group, std::min(part.next.group + 1, groups)};
+        for (auto& [place, count] : read) {
+          if (place.group >= again.first && place.group < again.end) count = 0;
+        }
+        note.ReadAgain(again);
       }
-      const auto end = note.Advance(reader.id, {first + count});
-      reader.part->next = {first + count};
-      if (!end || first + count >= *end) {
+      const auto end = note.Advance(reader.id, part.next);
+      if (!end || part.next >= *end) {
         reader.part.reset();
       } else {
-        reader.part->end = *end;
+        part.end = *end;
       }
-      // Parts never have a group twice, and the bytes say all.
-      uint32_t last = 0;
-      for (const ScrubPart& part : note.left) {
-        ASSERT_GE(part.next.group, last);
-        ASSERT_LT(part.next.group, part.end);
-        last = part.end;
+      // No two parts have anything in common, and the bytes say all.
+      ScrubPlace last;
+      for (const ScrubPart& each : note.left) {
+        ASSERT_GE(each.next, last);
+        ASSERT_LT(each.next, each.end);
+        last = each.end;
       }
       const auto decoded = ScrubNote::Decode(note.Encode());
       ASSERT_OK(decoded);
       ASSERT_EQ(*decoded, note);
     }
     ASSERT_TRUE(ended);
-    for (uint32_t group = 0; group < groups; ++group) ASSERT_GT(read[group], 0) << group;
+    for (const auto& [place, count] : read) ASSERT_GT(count, 0) << place.group;
   }
 }
 
@@ -280,6 +312,7 @@ TEST(ScrubNote, ItsBytesNeverChange) {
             "0000000000000102"
             "ac02"
             "00000200"
+            "0000000000000000"
             "a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1"
             "01"
             "01"
@@ -319,10 +352,10 @@ TEST(ScrubNote, AnythingElseIsDamage) {
   };
   broken([](ScrubNote& bad) { bad.round = 3; });
   broken([](ScrubNote& bad) { bad.round = 0; });
-  broken([](ScrubNote& bad) { bad.left[0].end = 513; });
-  broken([](ScrubNote& bad) { bad.left[0].next.group = bad.left[0].end; });
+  broken([](ScrubNote& bad) { bad.left[0].end.group = 513; });
+  broken([](ScrubNote& bad) { bad.left[0].next = bad.left[0].end; });
   broken([](ScrubNote& bad) { bad.left.push_back(bad.left[0]); });
-  broken([](ScrubNote& bad) { bad.left.push_back({.next = {512}, .end = 513}); });
+  broken([](ScrubNote& bad) { bad.left.push_back({.next = {512}, .end = {513}}); });
   broken([](ScrubNote& bad) { bad.again.push_back({2, 3}); });
   broken([](ScrubNote& bad) { bad.again[0].end = 600; });
   broken([](ScrubNote& bad) { bad.found.contradicted[0].second = "\x1b[31m"; });
