@@ -86,6 +86,7 @@ class Care {
   Mutex watch_;  // several threads scrub
   Time next_watch_ GUARDED_BY(watch_){};
   std::atomic<bool> gave_way_ = false;  // the scrub has
+  std::atomic<bool> at_end_ = false;    // all was read
   bool joins_ = false;                  // it is another host's
   std::optional<Time> scrub_began_;     // while it goes on
 };
@@ -116,7 +117,8 @@ std::string Text(const WorkSeen& seen) {
 }
 
 bool IsRunningScrub(const WorkSeen& seen) {
-  return seen.record.work == "scrub" && seen.record.state == WorkAsk::kGoOn;
+  const WorkRecord& record = seen.record;
+  return record.work == "scrub" && record.arguments.empty() && record.state == WorkAsk::kGoOn;
 }
 
 OverdueDrives FindOverdueDrives(Cluster& cluster, const CareRequest& request) {
@@ -189,11 +191,17 @@ void Care::CheckAndRepair() {
 
 // Each time that it gives way, it goes on where it was.
 void Care::Scrub() {
-  while (MayGoOn() && MayBegin("scrub")) {
+  const auto is_due = [this] {
+    const auto due = WhatIsDue(FindLastLooks(cluster_), request_.intervals, Now(), all_are_up_);
+    return std::ranges::find(due, CareTask::kScrub) != due.end();
+  };
+  // Another host may have ended it meanwhile.
+  while (MayGoOn() && is_due() && MayBegin("scrub")) {
     scrub_began_ = cluster_.runtime().Now();
     Repair(/*scrub=*/true);
     scrub_began_.reset();
     if (!gave_way_.exchange(false)) return;
+    done_.steps.back() = {.work = "scrub", .about = "in part", .exit_code = 0};
     TakeOverdue(FindOverdueDrives(cluster_, request_));
     const bool moved = Move();
     for (const CareTask task : Meanwhile()) {
@@ -218,6 +226,8 @@ std::vector<CareTask> Care::Meanwhile() {
 CareOutcome Care::Join() {
   if (!MayBegin("scrub")) return done_;
   joins_ = true;
+  TakeOverdue(FindOverdueDrives(cluster_, request_));
+  scrub_began_ = cluster_.runtime().Now();
   Repair(/*scrub=*/true);
   return done_;
 }
@@ -262,8 +272,9 @@ Status Care::GiveWay() {
   std::ranges::set_difference(overdue.waiting, overdue_, std::inserter(news, news.end()));
   const auto stops = FindWorkStops(cluster_);
   if (news.empty() || WaitsUntil(stops.value_or(WorkStops()), "repair", Now())) {
+    // Its end keeps no progress, and says all that a check does.
     const bool is_long = scrub_began_ && cluster_.runtime().Now() - *scrub_began_ >= kLongScrub;
-    if (!is_long || Meanwhile().empty()) return {};
+    if (!is_long || at_end_ || Meanwhile().empty()) return {};
     gave_way_ = true;
     return Fail(ECANCELED, "a check or a collection is due; then it goes on");
   }
@@ -327,12 +338,15 @@ void Care::Pack() {
 void Care::Repair(bool scrub) {
   RepairRequest repair{.bytes_per_second = request_.bytes_per_second, .scrub = scrub};
   repair.without.assign(overdue_.begin(), overdue_.end());
+  repair.only_join = joins_;
+  repair.at_end = &at_end_;
+  at_end_ = false;
   const std::string command = scrub ? "scrub" : "repair";
-  const std::string about = joins_ ? "with others" : WithoutText(overdue_);
+  std::string about = WithoutText(overdue_);
   if (request_.dry_run) return Note({.work = command, .about = about});
   RunningWorkOptions what = WorkOf(command, repair);
   if (scrub) what.arguments.clear();  // the command line of a scrub has no such option
-  LongWork work(cluster_, Guarded(std::move(what), /*gives_way=*/scrub && !joins_),
+  LongWork work(cluster_, Guarded(std::move(what), /*gives_way=*/scrub),
                 std::string(kRepairGoesOn));
   const auto outcome = RunRepair(work, cluster_, factory_, repair);
   int code = kExitFailed;
@@ -340,6 +354,7 @@ void Care::Repair(bool scrub) {
     done_.stopped = !gave_way_;
     code = gave_way_ ? kExitShort : *stopped;
   } else if (outcome.has_value()) {
+    if (outcome->others_go_on) about = "with others";
     code = work.End(ExitCodeOf(repair, *outcome));
   } else {
     done_.notes.push_back(fmt::format("{}: {}", command, work.End(outcome.error()).message()));
@@ -379,10 +394,11 @@ Result<CareOutcome> RunCare(Cluster& cluster, const DriveFactory& factory,
   const Status taken = claim.Take();
   if (!taken.ok() && taken.code() != EBUSY) return tl::unexpected(taken);
   const std::vector<WorkSeen> others = FindOthersAtWork(cluster);
+  if (request.joins_scrubs && !others.empty() && std::ranges::all_of(others, IsRunningScrub)) {
+    claim.GiveBack();
+    return Care(cluster, factory, request, nullptr).Join();
+  }
   if (!taken.ok()) {
-    if (request.joins_scrubs && std::ranges::any_of(others, IsRunningScrub)) {
-      return Care(cluster, factory, request, nullptr).Join();
-    }
     // As it should be where many hosts have the timer, unless somebody has paused what that does.
     later.notes.emplace_back(taken.message());
     for (const WorkSeen& seen : others) {

@@ -247,7 +247,10 @@ RepairReport ReportOf(const ScrubFound& found) {
 
 Scrubber::Options ScrubOptions(const Repairer::Options& repair, const RepairRequest& request,
                                const RepairTold& told) {
-  return {.repair = repair, .anew = request.anew, .goes_on = [&told](const ScrubNote& note) {
+  return {.repair = repair,
+          .anew = request.anew,
+          .only_join = request.only_join,
+          .goes_on = [&told](const ScrubNote& note) {
             told.say(fmt::format("going on with the scrub of {}, of which {:.0f} % were read",
                                  TimeText(note.began), note.Done() * 100));
           }};
@@ -265,14 +268,31 @@ void TellOfShards(EventLog* events, const std::string& command, const RepairRepo
     events->Add(std::move(event));
   };
   const ScrubFound told = before.value_or(ScrubFound());
-  const uint64_t damaged = report.damaged - told.damaged;
-  const uint64_t missing = report.missing - told.missing;
+  // Of one that was stopped before it looked at what was found, there may be less.
+  const auto more = [](uint64_t now, uint64_t then) { return now - std::min(now, then); };
+  const uint64_t damaged = more(report.damaged, told.damaged);
+  const uint64_t missing = more(report.missing, told.missing);
   tell(EventKind::kDamageFound, damaged + missing,
        fmt::format("{} damaged, {} missing", damaged, missing));
-  const uint64_t written = report.written - told.written;
-  const uint64_t relocated = report.relocated - told.relocated;
+  const uint64_t written = more(report.written, told.written);
+  const uint64_t relocated = more(report.relocated, told.relocated);
   tell(EventKind::kDamageMended, written + relocated,
        fmt::format("{} written again, {} brought home", written, relocated));
+}
+
+// The listing knows nothing of it.
+void TellWhatWasNotRead(RepairReport& report) {
+  std::vector<std::string>& unknown = report.check.not_checked;
+  if (report.unread > 0) {
+    unknown.push_back(
+        fmt::format("{} shards, as they were out of reach when everything was read: scrub again",
+                    report.unread));
+  }
+  if (report.more_not_whole > 0) {
+    unknown.push_back(
+        fmt::format("{} more blocks that were not whole when they were read: scrub again",
+                    report.more_not_whole));
+  }
 }
 
 // For `pinstripe status`, which can do without.
@@ -288,14 +308,15 @@ void Note(Cluster& cluster, const RepairRequest& request, const RepairOutcome& d
     NoteCheck(cluster, done.files.check);
   }
   if (!request.scrub) return;
-  // What was read first is the oldest.
-  LastLook read{.at = done.scrub_began == 0 ? now : std::min(now, done.scrub_began)};
+  LastLook read{.at = now};
   // Shards that the listing shows as well stand there alone, so that a repair takes them back.
   const RepairReport& found = done.files;
   read.lost = found.lost_by_reading.size() + found.inconsistent.size();
-  read.lacking =
-      found.found_by_reading.size() - found.lost_by_reading.size() + found.more_not_whole;
-  read.not_looked_at = done.files.check.not_checked.size();
+  read.lacking = found.found_by_reading.size() - found.lost_by_reading.size();
+  read.not_looked_at = done.files.check.not_checked.size() + found.unread + found.more_not_whole;
+  // What was read first is the oldest. What could not be read is due in a day.
+  const bool is_whole = read.not_looked_at == 0 && done.scrub_began != 0;
+  if (is_whole) read.at = std::min(now, done.scrub_began);
   (void)NoteLastLook(cluster, LookKind::kRead, read);
 }
 
@@ -381,6 +402,7 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
     done.others_go_on = TRY(ended) == Scrubber::Ended::kOthersRead;
     if (done.others_go_on) return done;
     options.scrubbed = scrubber->note().found;
+    if (request.at_end != nullptr) *request.at_end = true;
   }
   const bool changes_drives = request.change != MapChange::kNone || request.rebuild;
   if (!request.dry_run && (!changes_drives || SomeAreBehind(cluster))) {
@@ -410,13 +432,9 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
     done.files.check = run(again).check;  // how things are now
     TRY(is_stopped());
   }
-  if (request.scrub && done.files.unread > 0) {
-    done.files.check.not_checked.push_back(
-        fmt::format("{} shards, as they were out of reach when everything was read: scrub again",
-                    done.files.unread));
-  }
   LookAtDrained(cluster, request, done);
   Note(cluster, request, done);
+  if (request.scrub) TellWhatWasNotRead(done.files);
   if (scrubber) (void)scrubber->Forget();  // else the next one looks at everything once more
   return done;
 }
@@ -588,14 +606,13 @@ std::string RepairText(const RepairRequest& request, const RepairOutcome& done,
     text +=
         fmt::format("{} blocks have shards that are not at home\n", report.check.displaced_blocks);
   }
-  if (report.not_whole.empty() && report.inconsistent.empty() && report.more_not_whole == 0) {
+  if (report.not_whole.empty() && report.inconsistent.empty()) {
     return text + VerdictText(report.check, LeavesSomething(request, done));
   }
   if (!report.inconsistent.empty()) {
     text += fmt::format("{} blocks contradict themselves\n", report.inconsistent.size());
   }
-  return text +
-         fmt::format("{} blocks are not whole\n", report.not_whole.size() + report.more_not_whole);
+  return text + fmt::format("{} blocks are not whole\n", report.not_whole.size());
 }
 
 namespace {
@@ -604,8 +621,7 @@ namespace {
 int ExitCodeOf(const RepairReport& report) {
   if (!report.inconsistent.empty() || !report.lost.empty()) return kExitFailed;
   const int code = ExitCodeOf(report.check);
-  const bool is_whole = report.not_whole.empty() && report.more_not_whole == 0;
-  return code == 0 && !is_whole ? kExitShort : code;
+  return code == 0 && !report.not_whole.empty() ? kExitShort : code;
 }
 
 }  // namespace

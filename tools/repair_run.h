@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -34,7 +35,10 @@ struct RepairRequest {
   std::vector<DriveId> without;
   uint64_t bytes_per_second = 0;
   bool scrub = false;
-  bool anew = false;  // of a scrub: does not go on with what others have read
+  // Of a scrub:
+  bool anew = false;                    // does not go on with what others have read
+  bool only_join = false;               // begins none
+  std::atomic<bool>* at_end = nullptr;  // set when all was read
   bool dry_run = false;
 };
 

@@ -26,7 +26,8 @@ constexpr size_t kTasksAtOnce = 50'000;
 // to read about a minute's work once more.
 constexpr size_t kTasksOfAPart = 1024;
 constexpr uint64_t kBytesOfAPart = uint64_t{16} << 30;
-constexpr uint64_t kSecondsOfAPart = 60;  // at the rate that there is
+constexpr uint64_t kSecondsOfAPart = 60;                        // at the rate that there is
+constexpr Duration kMostCollecting = std::chrono::seconds(10);  // of tasks
 
 }  // namespace
 
@@ -35,17 +36,21 @@ struct Repairer::Work {
   std::vector<Task> tasks;
   std::shared_ptr<Signal> done;
   Mutex mutex;
-  std::vector<bool> taken GUARDED_BY(mutex);  // of the tasks
-  size_t next GUARDED_BY(mutex) = 0;          // before it, all are taken
-  std::set<InodeId> busy GUARDED_BY(mutex);   // files that somebody works on
+  std::vector<bool> taken GUARDED_BY(mutex);      // of the tasks
+  size_t next GUARDED_BY(mutex) = 0;              // before it, all are taken
+  std::map<InodeId, int> busy GUARDED_BY(mutex);  // files, and how many work on them
   bool shares_files = false;
+  std::set<InodeId> changing GUARDED_BY(mutex);  // files of which something was moved
 
   // Not two of one file at a time, where they would change one inode, as what loses is done again.
   // Null: nothing is left that could be begun now.
   std::optional<size_t> Take() REQUIRES(mutex) {
     while (next < tasks.size() && taken[next]) ++next;
     for (size_t i = next; i < tasks.size(); ++i) {
-      if (taken[i] || (!shares_files && !busy.insert(tasks[i].file).second)) continue;
+      const InodeId file = tasks[i].file;
+      const bool is_shared = shares_files && !changing.contains(file);
+      if (taken[i] || (!is_shared && busy.contains(file))) continue;
+      ++busy[file];
       taken[i] = true;
       return i;
     }
@@ -193,6 +198,15 @@ void Repairer::ReadAgain(const Checker& checker) {
     if (tasks.empty() || tasks.back().file != file) tasks.push_back({file, {}});
     tasks.back().blocks.push_back(block);
   }
+  {
+    const MutexLock lock(mutex_);
+    report_.not_whole = found.not_whole;
+    for (const FileBlock& block : found.not_whole) {
+      if (!std::ranges::binary_search(listed_lacking_, block)) {
+        report_.found_by_reading.insert(block);
+      }
+    }
+  }
   Process(std::move(tasks), "reading again", {});
   {
     const MutexLock lock(mutex_);
@@ -200,7 +214,7 @@ void Repairer::ReadAgain(const Checker& checker) {
     report_.blocks = found.blocks;
     report_.damaged = found.damaged;
     report_.missing = found.missing;
-    report_.unread = found.unread;
+    report_.unread += found.unread;
     report_.more_contradicted = found.more_contradicted;
     report_.more_not_whole = found.more_not_whole;
     report_.written += found.written;
@@ -218,16 +232,22 @@ Repairer::ScrubbedGroups Repairer::ScrubGroups(const ScrubPlace& first, const Sc
                                                double done, double done_at_end) {
   ScrubbedGroups scrubbed{.next = first, .found = {}};
   const uint64_t rate = bytes_per_second_;
+  scrub_done_ = done;
+  const Time began = cluster_.runtime().Now();
   Batch batch{.tasks = {}, .bytes = 0, .most_tasks = kTasksOfAPart, .most_bytes = kBytesOfAPart};
   if (rate > 0 && rate < kBytesOfAPart / kSecondsOfAPart) batch.most_bytes = rate * kSecondsOfAPart;
   while (scrubbed.next < end && !batch.IsFull() && GoOn() &&
-         scrubbed.next.group - first.group < options_.groups_at_once) {
+         scrubbed.next.group - first.group < options_.groups_at_once &&
+         cluster_.runtime().Now() - began < kMostCollecting) {
+    ShowThatItGoesOn();
     scrubbed.next = AddGroup(scrubbed.next, end, batch);
   }
   const double groups = std::max<uint32_t>(1, end.group - first.group);
   const double read = scrubbed.next.group - first.group;
   Process(std::move(batch.tasks), "scrubbing", {done, done + (done_at_end - done) * read / groups});
   scrubbed.found = TakeFound();
+  const MutexLock lock(mutex_);
+  scrubbed.away.swap(unread_drives_);
   return scrubbed;
 }
 
@@ -250,6 +270,7 @@ ScrubPlace Repairer::AddGroup(const ScrubPlace& place, const ScrubPlace& end, Ba
       if (!reader.Finish("").ok()) continue;  // a check tells what else is there
       auto inode = Inode::Decode(*value.value, id);
       if (!inode.has_value() || !inode->map) continue;  // and what cannot be understood
+      ShowThatItGoesOn();
       std::optional<uint64_t> block = id == place.file ? place.block : 0;
       if (!AddBlocks(id, *std::move(inode), all, batch, block).ok()) NoteUnread();
       if (block) return {place.group, id, *block};
@@ -398,7 +419,8 @@ Result<Repairer::Mended> Repairer::MendFile(InodeId file, std::set<DriveId>& dri
   const uint64_t before = report_.progress;
   for (const Task& task : std::exchange(batch.tasks, {})) {
     if (cancelled_) return Fail(ECANCELED, "the process ends");
-    const Status repaired = RepairBlocks(task);
+    bool moved_some = false;
+    const Status repaired = RepairBlocks(task, moved_some);
     TellWhatWasNoted([&](const std::set<InodeId>&) {
       return std::map<InodeId, std::string>{{file, fmt::format("inode {:016x}", file)}};
     });
@@ -460,24 +482,30 @@ void Repairer::WorkOff(Work& work) {
   while (const std::optional<size_t> number = work.Take()) {
     lock.Unlock();
     const Task& task = work.tasks[*number];
-    const Status status = RepairBlocks(task);
+    bool moved_some = false;
+    const Status status = RepairBlocks(task, moved_some);
     if (!status.ok()) {
       NoteFailure(task.file, status);
       NoteUnread();
     }
     lock.Lock();
-    work.busy.erase(work.tasks[*number].file);
+    const auto busy = work.busy.find(task.file);
+    if (--busy->second == 0) work.busy.erase(busy);
+    if (moved_some) work.changing.insert(task.file);
   }
   if (--work.threads == 0) work.done->Set();
 }
 
 // The inode is changed only if it is as it was before any shard was written. So whoever changes it
 // in between, a collection that takes these copies for strays above all, has them written again.
-Status Repairer::RepairBlocks(const Task& task) {
+Status Repairer::RepairBlocks(const Task& task, bool& moved_some) {
   Task left = task;
   for (Attempts attempts(kMostAttempts); attempts.Next();) {
     std::optional<StoredInode> stored = TRY(names_.Find(task.file));
-    if (!stored || !stored->inode.map) return {};
+    if (!stored || !stored->inode.map) {
+      for (const uint64_t block : left.blocks) Forget(task.file, block);
+      return {};
+    }
     std::vector<Moved> moved;
     std::vector<uint64_t> again;
     for (const uint64_t block : left.blocks) {
@@ -489,6 +517,7 @@ Status Repairer::RepairBlocks(const Task& task) {
         again.push_back(block);
       }
     }
+    moved_some |= !moved.empty();
     // What was moved is noted also where the rest is left.
     if (!moved.empty() && !TRY(Record(task.file, *std::move(stored), moved))) {
       for (const Moved& one : moved) again.push_back(one.block);
@@ -508,24 +537,33 @@ Result<bool> Repairer::RepairBlock(const Task& task, Inode& inode, uint64_t bloc
   if (!found.has_value() && !IsStillSo(task.file, block, nullptr)) return false;
   if (!found.has_value()) NoteUnread();
   const auto& place = TRY(found);
-  if (!place || place->shared) return true;  // there is no such block any more
+  if (!place || place->shared) {  // there is no such block any more
+    Forget(task.file, block);
+    return true;
+  }
   Status why;
+  bool is_seen = true;  // all of it
   for (const BlockPlace& stripe : place->Stripes()) {
-    const Result<bool> repaired = RepairStripe(task.file, block, stripe, moved);
+    const Result<bool> repaired = RepairStripe(task.file, block, stripe, moved, is_seen);
     if (repaired.has_value() && !*repaired) return false;
     if (!repaired.has_value() && why.ok()) why = repaired.error();
   }
-  const MutexLock lock(mutex_);
+  MutexLock lock(mutex_);
   ++report_.blocks;
-  if (why.ok()) {
-    report_.not_whole.erase({task.file, block});
-    report_.found_by_reading.erase({task.file, block});
-    report_.lost_by_reading.erase({task.file, block});
-  } else {
-    report_.not_whole.emplace(task.file, block);
-  }
+  if (!why.ok()) report_.not_whole.emplace(task.file, block);
   TRY(why);
+  lock.Unlock();
+  // What was found to be damaged is so until somebody has seen that it is not.
+  if (is_seen) Forget(task.file, block);
   return true;
+}
+
+// Nothing is wrong with it any more.
+void Repairer::Forget(InodeId file, uint64_t block) {
+  const MutexLock lock(mutex_);
+  report_.not_whole.erase({file, block});
+  report_.found_by_reading.erase({file, block});
+  report_.lost_by_reading.erase({file, block});
 }
 
 // Whether something bad that was found counts. It does not if the file was changed in between: what
@@ -545,7 +583,7 @@ bool Repairer::IsStillSo(InodeId file, uint64_t block, const BlockPlace* stripe)
 
 // A block's own, or a patch. The error says why it is not whole; false as for RepairBlock().
 Result<bool> Repairer::RepairStripe(InodeId file, uint64_t block, const BlockPlace& place,
-                                    std::vector<Moved>& moved) {
+                                    std::vector<Moved>& moved, bool& is_seen) {
   std::set<DriveId> without = cluster_.DrivesLeftBehind();
   without.insert(options_.without.begin(), options_.without.end());
   const StripeRepair repair = TRY(cluster_.stripes().Repair({.id = place.IdOf(block),
@@ -561,6 +599,10 @@ Result<bool> Repairer::RepairStripe(InodeId file, uint64_t block, const BlockPla
   const bool contradicts = repair.inconsistent || !repair.contradicted.empty();
   if ((!whole || contradicts) && !IsStillSo(file, block, &place)) return false;
   Note(repair);
+  if (repair.away > 0) {
+    NoteAway(place, block, repair.away);
+    is_seen = false;
+  }
   if (repair.lost || contradicts) {
     const std::string which = fmt::format("block {}", block);
     const MutexLock lock(mutex_);
@@ -683,7 +725,6 @@ void Repairer::Note(const StripeRepair& repair) {
   const MutexLock lock(mutex_);
   report_.damaged += static_cast<uint64_t>(repair.damaged);
   report_.missing += static_cast<uint64_t>(repair.missing);
-  report_.unread += static_cast<uint64_t>(repair.away);
   report_.written += static_cast<uint64_t>(repair.written);
   report_.relocated += static_cast<uint64_t>(repair.relocated);
   report_.bytes_read += repair.bytes_read;
@@ -700,6 +741,32 @@ void Repairer::NoteFailure(InodeId file, const Status& why) {
 void Repairer::NoteUnread() {
   const MutexLock lock(mutex_);
   ++report_.unread;
+  unread_drives_.insert(0);
+}
+
+// So many of its shards are on drives that do not answer.
+void Repairer::NoteAway(const BlockPlace& place, uint64_t block, int shards) {
+  const auto drives = cluster_.stripes().PlacesOf(place.IdOf(block), place.layout, place.place);
+  std::set<DriveId> away;
+  for (const DriveId id : drives.value_or(std::vector<DriveId>())) {
+    const Drive* drive = cluster_.FindDrive(id);
+    if (drive == nullptr || !drive->IsUp()) away.insert(id);
+  }
+  if (away.size() < static_cast<size_t>(shards)) away.insert(0);  // one was, for a moment
+  const MutexLock lock(mutex_);
+  report_.unread += static_cast<uint64_t>(shards);
+  unread_drives_.merge(away);
+}
+
+// On the thread that called ScrubGroups().
+void Repairer::ShowThatItGoesOn() {
+  if (!options_.progress) return;
+  uint64_t bytes = 0;
+  {
+    const MutexLock lock(mutex_);
+    bytes = report_.bytes_read + report_.bytes_written;
+  }
+  options_.progress("scrubbing", scrub_done_, bytes);
 }
 
 void Repairer::TellWhatWasNoted(const Checker& checker) {
@@ -719,8 +786,10 @@ void Repairer::TellWhatWasNoted(const Paths& paths) {
   for (const Told& one : told) {
     std::vector<std::string>& list = report_.*one.list;
     std::string words = fmt::format("{}: {}", places.at(one.file), one.words);
-    // Each pass meets what is lost.
-    if (one.list == &RepairReport::lost && std::ranges::find(list, words) != list.end()) continue;
+    // Each pass meets what is lost, and what was found before may be found again.
+    const bool is_met_again =
+        one.list == &RepairReport::lost || one.list == &RepairReport::contradicted;
+    if (is_met_again && std::ranges::find(list, words) != list.end()) continue;
     list.push_back(std::move(words));
   }
 }

@@ -57,7 +57,7 @@ struct RepairReport {
   std::vector<std::string> contradicted;
   // Of a scrub of several processes: for which there was no room where they note what they find.
   uint64_t more_contradicted = 0;
-  uint64_t more_not_whole = 0;  // as they were read
+  uint64_t more_not_whole = 0;  // when they were read; nobody has looked again
   // Blocks of which it is known that shards are wrong, and not which: "path: block 7".
   std::vector<std::string> inconsistent;
   // The first few reasons why a block is not whole; in a dry run, what was found.
@@ -98,6 +98,7 @@ class Repairer {
   struct ScrubbedGroups {
     ScrubPlace next;  // so far; unless it was ended: then nothing is complete
     ScrubFound found;
+    std::set<DriveId> away;  // drives of what was unread; 0: that was for another reason
   };
   ScrubbedGroups ScrubGroups(const ScrubPlace& first, const ScrubPlace& end, double done,
                              double done_at_end);
@@ -177,12 +178,14 @@ class Repairer {
   ScrubFound TakeFound();
   void Process(std::vector<Task> tasks, std::string_view phase, const Share& share);
   void WorkOff(Work& work);
-  Status RepairBlocks(const Task& task);
+  // `moved_some`: it has changed the inode, or wanted to.
+  Status RepairBlocks(const Task& task, bool& moved_some);
   // False: the block was replaced or moved in the meantime, and is to be looked at anew.
   Result<bool> RepairBlock(const Task& task, Inode& inode, uint64_t block,
                            std::vector<Moved>& moved);
+  // Clears `is_seen` where shards are out of reach.
   Result<bool> RepairStripe(InodeId file, uint64_t block, const BlockPlace& place,
-                            std::vector<Moved>& moved);
+                            std::vector<Moved>& moved, bool& is_seen);
   bool IsStillSo(InodeId file, uint64_t block, const BlockPlace* stripe);
   void Relabel(Inode& inode, const std::vector<Moved>& moved);
   Result<bool> Record(InodeId file, StoredInode stored, const std::vector<Moved>& moved);
@@ -191,6 +194,9 @@ class Repairer {
   void Note(const StripeRepair& repair);
   void NoteFailure(InodeId file, const Status& why);
   void NoteUnread();
+  void NoteAway(const BlockPlace& place, uint64_t block, int shards);
+  void Forget(InodeId file, uint64_t block);
+  void ShowThatItGoesOn();
   // On the thread that called Run(), as paths are read.
   using Paths = std::function<std::map<InodeId, std::string>(const std::set<InodeId>& files)>;
   void TellWhatWasNoted(const Paths& paths);
@@ -212,6 +218,8 @@ class Repairer {
   size_t failures_ GUARDED_BY(mutex_) = 0;  // that were noted, or were too many
   RepairReport report_;                     // guarded by mutex_ while there are threads
   ScrubFound taken_;                        // sums of the report that TakeFound() has told
+  std::set<DriveId> unread_drives_ GUARDED_BY(mutex_);  // ScrubbedGroups::away
+  double scrub_done_ = 0;                               // that was told last
   // What was moved under a rate, and as much of it as that allowed by `paid_at_`.
   double moved_ GUARDED_BY(mutex_) = 0;
   double paid_ GUARDED_BY(mutex_) = 0;

@@ -238,6 +238,7 @@ void TakeParts(Reader& in, ScrubNote& note) {
     last = part.end;
     note.left.push_back(part);
   }
+  if (count == 0) in.MarkBad();
 }
 
 void TakeRanges(Reader& in, ScrubNote& note) {

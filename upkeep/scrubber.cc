@@ -96,24 +96,24 @@ Status Scrubber::Join() {
       auto note = ScrubNote::Decode(*seen.value);
       // What cannot be understood says nothing, and is begun anew.
       const bool is_known = note.has_value() && note->groups == cluster_.map().groups;
-      const bool is_stale = is_known && TimeBetween(note->touched, now) >= kScrubIsStaleAfter;
+      bool is_stale = is_known && TimeBetween(note->touched, now) >= kScrubIsStaleAfter;
       if (is_known) note_ = *std::move(note);
-      if (is_known && !is_stale && !options_.anew) {
-        if (options_.goes_on) options_.goes_on(note_);
-        return {};
-      }
-      if (is_known && options_.anew && note_.IsTakenByOthers(ours_)) {
-        Watch();
-        const bool one_lives =
-            std::ranges::any_of(watched_, [](const auto& reader) { return reader.second.lives; });
-        if (one_lives) return Fail(EBUSY, "others scrub the cluster at this moment");
-        if (Dead().size() < watched_.size()) {
+      if (is_known && (is_stale || options_.anew)) {
+        const std::optional<bool> lives = OneLives();
+        if (!lives) {
           if (!GoOn("looking whether others still scrub")) return {};
           Sleep(runtime_, runtime_.Now() + kWatchOthersEvery);
           continue;
         }
+        if (*lives && options_.anew) return Fail(EBUSY, "others scrub the cluster at this moment");
+        is_stale &= !*lives;
+      }
+      if (is_known && !is_stale && !options_.anew) {
+        if (options_.goes_on) options_.goes_on(note_);
+        return {};
       }
     }
+    if (options_.only_join) return Fail(ESTALE, "it has come to its end");
     const ScrubNote begun = ScrubNote::Begin(NewId(runtime_), now, cluster_.map().groups);
     const auto outcome = cluster_.registers().Change(NoteName(), seen, begun.Encode());
     TRY(outcome.why);
@@ -148,6 +148,13 @@ std::set<ScrubId> Scrubber::Dead() const {
     if (runtime_.Now() - watched.since >= kScrubReaderIsDeadAfter) dead.insert(reader);
   }
   return dead;
+}
+
+std::optional<bool> Scrubber::OneLives() {
+  Watch();
+  const auto lives = [](const auto& reader) { return reader.second.lives; };
+  if (std::ranges::any_of(watched_, lives)) return true;
+  return Dead().size() == watched_.size() ? std::optional(false) : std::nullopt;
 }
 
 // Whether all of them have shown that they live, since we look.
@@ -192,19 +199,19 @@ Status Scrubber::ReadPart() {
     const double all = note_.groups;
     auto read = repairer_.ScrubGroups(first, part_->end, done,
                                       done + (part_->end.group - first.group) / all);
+    const bool counts = GoOn("scrubbing") && part_;  // else it is read once more
+    if (!counts) read.found.unread = 0;
     if (note_.round == 1 && read.found.unread > 0) {
       // The second time counts.
       unread_ += std::exchange(read.found.unread, 0);
-      std::set<DriveId> away = DrivesAway();
-      if (away.empty()) away.insert(0);
-      away_.merge(away);
+      away_.merge(read.away);
       const GroupRange range{first.group, std::min(read.next.group + 1, note_.groups)};
       const GroupRange before = read_again_.value_or(range);
       read_again_ = {std::min(before.first, range.first), range.end};
     }
     own_.Add(read.found);
     untold_.Add(read.found);
-    if (!GoOn("scrubbing") || !part_) break;  // what was read of it is read once more
+    if (!counts) break;
     part_->next = read.next;
     const bool is_read = part_->next >= part_->end;
     if (!is_read && runtime_.Now() < next_sign_) continue;

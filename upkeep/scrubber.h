@@ -41,7 +41,8 @@ class Scrubber {
  public:
   struct Options {
     Repairer::Options repair;
-    bool anew = false;  // whatever others have read
+    bool anew = false;       // whatever others have read
+    bool only_join = false;  // begins none
     // Told once, before anything is read, when the scrub was begun by another process.
     std::function<void(const ScrubNote& note)> goes_on = nullptr;
   };
@@ -82,6 +83,8 @@ class Scrubber {
   Status GiveSign();
   bool HasSomethingToTell() const;
   std::set<DriveId> DrivesAway() const;
+  // Whether a reader lives. Null: that is not known yet.
+  std::optional<bool> OneLives();
   void Watch();
   std::set<ScrubId> Dead() const;
   bool AllLive() const;

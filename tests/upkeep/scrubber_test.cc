@@ -265,6 +265,35 @@ TEST_F(ScrubberTest, WhatOneFindsThatCannotBeMendedTheLastOneTells) {
   EXPECT_THAT(report.failures, ElementsAre(HasSubstr("/lost: block 0")));
 }
 
+// Nobody has seen that it is whole, so it is not forgotten when its drive is away at the end.
+TEST_F(ScrubberTest, WhatWasFoundIsKnownUntilSomebodySeesThatItIsWhole) {
+  MakeFiles();
+  Scrubber scrubber(*host_.cluster, {});
+  ASSERT_EQ(*scrubber.Read(), Ended::kAllIsRead);
+  const InodeId pieces = fs_->Resolve("/pieces")->inode;
+  const InodeId gone = Make("gone", "contents");
+  ASSERT_OK(fs_->Unlink(kRootInode, "gone"));
+  const auto end = [&] {
+    ScrubFound found = scrubber.note().found;
+    found.not_whole = {{pieces, 3}, {gone, 0}, {pieces, 1'000'000}};
+    found.contradicted = {{pieces, "block 3: shard 1"}, {pieces, "block 3: shard 1"}};
+    return Repairer(*host_.cluster, {.read_all = true, .scrubbed = std::move(found)}).Run();
+  };
+  EXPECT_THAT(end().not_whole, IsEmpty()) << "it is whole, or is no more";
+  for (DriveId drive = 1; drive <= machines_.size(); ++drive) {
+    machines_.SetDown(drive, true);
+    const RepairReport report = end();
+    machines_.SetDown(drive, false);
+    EXPECT_THAT(report.contradicted, ElementsAre("/pieces: block 3: shard 1"));
+    EXPECT_EQ(report.not_whole.size(), report.found_by_reading.size());
+    if (report.not_whole.empty()) continue;  // it has nothing of it
+    EXPECT_THAT(report.not_whole, ElementsAre(FileBlock(pieces, 3)));
+    EXPECT_EQ(report.unread, 1u);
+    return;
+  }
+  FAIL() << "the block is on no drive";
+}
+
 TEST_F(ScrubberTest, OneMayBeBegunAnewAndAnOldOneIs) {
   MakeFiles();
   int looks = 0;
