@@ -66,7 +66,6 @@ Repairer::ScrubbedGroups Repairer::ScrubGroups(const ScrubPlace& first, const Sc
   while (scrubbed.next < end && !batch.IsFull() && GoOn() &&
          scrubbed.next.group - first.group < options_.groups_at_once &&
          cluster_.runtime().Now() - began < kMostCollecting) {
-    ShowThatItGoesOn();
     scrubbed.next = AddGroup(scrubbed.next, end, batch);
   }
   const double groups = std::max<uint32_t>(1, end.group - first.group);
@@ -85,6 +84,7 @@ ScrubPlace Repairer::AddGroup(const ScrubPlace& place, const ScrubPlace& end, Ba
   const ScrubPlace after = is_cut ? end : ScrubPlace{place.group + 1};
   const std::string last = Writer().Raw("I").U64(is_cut ? end.file - 1 : UINT64_MAX).Take();
   for (std::optional<std::string> next = Writer().Raw("I").U64(place.file).Take(); next;) {
+    ShowThatItGoesOn();
     const auto page = cluster_.registers().Scan(place.group, *next, last, kMaxRangeKeys);
     if (!page.has_value()) {
       NoteUnread();
