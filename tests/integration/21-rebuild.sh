@@ -32,7 +32,8 @@ check "an empty drive has no say" drive_says 3 "no superblock"
 # Killed while it waits for the lost drive to be forgotten.
 "$pinstripe" rebuild "$config" 3 >"$work/killed" 2>&1 &
 rebuild=$!
-wait_until 30 drive_says 3 "rebuil" || flunk "the rebuild does not begin"
+# What is said of an empty drive names that command, too: so it has to be seen at work.
+wait_until 30 drive_work "process $rebuild " || flunk "the rebuild does not begin"
 kill -9 $rebuild
 wait $rebuild 2>/dev/null
 check "half rebuilt it still has none" drive_says 3 "rebuil"
