@@ -7,7 +7,7 @@ set(precompiled_headers
   <fmt/format.h> <fmt/ranges.h> <tl/expected.hpp>)
 
 # Libraries that define macros which change system headers, or take none that these headers need.
-set(not_precompiled pinstripe_kinetic_proto XrdOssPinstripe PinstripeCrc32c)
+set(not_precompiled pinstripe_kinetic_proto pinstripe_etcd_proto XrdOssPinstripe PinstripeCrc32c)
 
 # Those that are compiled alone, as they give a name in their anonymous namespace, a macro or a system's header that
 # another file of their folder has, too. Who adds such a file meets "redefinition" or "ambiguous" on the build server,
@@ -83,7 +83,7 @@ function(pinstripe_reuse_precompiled type name folder)
     get_target_property(its_type ${target} TYPE)
     get_target_property(libraries ${target} LINK_LIBRARIES)
     if(its_type STREQUAL ${type} AND NOT target STREQUAL ${name} AND NOT target IN_LIST not_precompiled
-       AND NOT libraries MATCHES "FUSE3|XRootD" AND (type STREQUAL "STATIC_LIBRARY" OR libraries MATCHES "GTest"))
+       AND NOT libraries MATCHES "FUSE3|XRootD|HIREDIS" AND (type STREQUAL "STATIC_LIBRARY" OR libraries MATCHES "GTest"))
       target_precompile_headers(${target} REUSE_FROM ${name})
       # GCC 12 sees bounds that are not there in inlined strings, more so with these.
       target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
