@@ -41,8 +41,8 @@ struct CareOutcome {
 };
 
 // While somebody else cares for the cluster, or is at work on it, nothing is begun, but for what
-// CareRequest::joins_scrubs says. Who loses the
-// right to care meanwhile ends, and says so among the notes.
+// CareRequest::joins_scrubs says. Who loses the right to care meanwhile ends, and says so among the
+// notes.
 Result<CareOutcome> RunCare(Cluster& cluster, const DriveFactory& factory,
                             const CareRequest& request);
 

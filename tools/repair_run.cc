@@ -598,8 +598,8 @@ std::string RepairText(const RepairRequest& request, const RepairOutcome& done,
   if (done.others_go_on) {
     return text + fmt::format(
                       "Others read the rest. One of them looks at everything when that is done: "
-                      "`pinstripe "
-                      "work {}` shows them, and `pinstripe status {}` what they have found\n",
+                      "`pinstripe work {}` shows them, and `pinstripe status {}` what they have "
+                      "found\n",
                       config_file, config_file);
   }
   if (report.check.displaced_blocks > 0) {

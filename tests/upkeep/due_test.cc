@@ -33,6 +33,14 @@ TEST(Due, IsWhatWasDoneLongAgo) {
   EXPECT_THAT(WhatIsDue(Ago(1, 1, 1), {.check = std::chrono::hours(25)}, kNow), IsEmpty());
 }
 
+// It takes weeks, and says all that a check does only at its end.
+TEST(Due, IsMoreWhileAScrubGoesOn) {
+  const auto due = [](const LastLooks& looks) { return WhatIsDueMeanwhile(looks, {}, kNow); };
+  EXPECT_THAT(due(Ago(0, 40, 6)), IsEmpty());
+  EXPECT_THAT(due(Ago(1, 40, 6)), ElementsAre(CareTask::kCheck));
+  EXPECT_THAT(due(Ago(1, 40, 7)), ElementsAre(CareTask::kCheck, CareTask::kCollect));
+}
+
 // Drives were away then.
 TEST(Due, IsAScrubThatCouldNotReadEverything) {
   LastLooks looks = Ago(0, 1, 0);

@@ -321,6 +321,43 @@ TEST_F(ScrubberTest, OneMayBeBegunAnewAndAnOldOneIs) {
   EXPECT_EQ(scrubber.own().blocks, blocks_);
 }
 
+// Eight threads are at one file, and all of its blocks have a shard to come home.
+TEST_F(ScrubberTest, TheBlocksOfOneLargeFileComeHome) {
+  constexpr size_t kBlocks = 64 * 10;
+  machines_.SetDown(1, true);
+  files_["large"] = Pattern(5, kBlocks * kTestBlock);
+  {
+    Host host = NewHost();  // its mender ends with it
+    auto file = host->Create(kRootInode, "large", {.truncate = true});
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Write(0, AsBytes(files_["large"])));
+    ASSERT_OK((*file)->Close());
+  }
+  host_.fs.reset();
+  machines_.SetDown(1, false);
+  Scrubber scrubber(*host_.cluster, {});
+  ASSERT_EQ(*scrubber.Read(), Ended::kAllIsRead);
+  const ScrubFound& found = scrubber.own();
+  EXPECT_GE(found.blocks, kBlocks);
+  EXPECT_GT(found.relocated, kBlocks / 4);
+  EXPECT_EQ(found.unread, 0u) << "no thread gave up";
+  EXPECT_THAT(found.not_whole, IsEmpty());
+  const RepairReport report = End(scrubber);
+  EXPECT_EQ(report.relocated, found.relocated) << "nothing was left";
+  ExpectClean(report.check);
+}
+
+TEST_F(ScrubberTest, WhoIsOnlyToJoinBeginsNothing) {
+  Scrubber::Options options;
+  options.only_join = true;
+  EXPECT_EQ(*Scrubber(*host_.cluster, options).Read(), Ended::kOthersRead);
+  bool was_begun = false;
+  Scrubber::Options next;
+  next.goes_on = [&](const ScrubNote&) { was_begun = true; };
+  EXPECT_EQ(*Scrubber(*host_.cluster, next).Read(), Ended::kAllIsRead);
+  EXPECT_FALSE(was_begun);
+}
+
 // Whoever wants to begin anew is told when somebody is at it.
 TEST_F(ScrubberTest, NobodyIsInterrupted) {
   MakeFiles();
