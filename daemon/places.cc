@@ -58,16 +58,31 @@ void Places::Place::OnEnd(Task end) {
 }
 
 void Places::Place::Welcome() {
+  {
+    const MutexLock lock(places_.mutex_);
+    if (places_.strangers_.erase(number_) > 0) --places_.addresses_[address_].strangers;
+  }
+  if (carrier_ != nullptr) carrier_->Welcome();
+}
+
+void Places::Place::Carry() {
   const MutexLock lock(places_.mutex_);
-  if (places_.strangers_.erase(number_) > 0) --places_.addresses_[address_].strangers;
+  if (counts_) places_.LeaveDevice(*this);
+  device_ = nullptr;
+}
+
+void Places::LeaveDevice(Place& place) {
+  if (place.device_ == nullptr) return;
+  if (--of_devices_[place.device_] == 0) of_devices_.erase(place.device_);
 }
 
 // The oldest stranger of the address from which most of them come; with a device or an address, of
 // that.
-Places::Place* Places::Victim(const void* device, const std::string* address) {
+Places::Place* Places::Victim(const void* device, const std::string* address, Of of) {
   Place* victim = nullptr;
   size_t most = 0;
   for (const auto& [number, place] : strangers_) {
+    if (of == Of::kDescriptors && !place->has_descriptor()) continue;
     if (device != nullptr && place->device_ != device) continue;
     if (address != nullptr && place->address_ != *address) continue;
     const size_t strangers = addresses_.at(place->address_).strangers;
@@ -80,12 +95,14 @@ Places::Place* Places::Victim(const void* device, const std::string* address) {
 
 void Places::Uncount(Place& place) {
   if (!std::exchange(place.counts_, false)) return;
-  --staying_;
-  if (--of_devices_[place.device_] == 0) of_devices_.erase(place.device_);
+  LeaveDevice(place);
   const auto counts = addresses_.find(place.address_);
-  --counts->second.all;
+  if (place.has_descriptor()) {
+    --staying_;
+    --counts->second.all;
+  }
   if (strangers_.erase(place.number_) > 0) --counts->second.strangers;
-  if (counts->second.all == 0) addresses_.erase(counts);
+  if (--counts->second.places == 0) addresses_.erase(counts);
 }
 
 void Places::EndOne(Place& victim, std::vector<Task>& ends) {
@@ -96,7 +113,7 @@ void Places::EndOne(Place& victim, std::vector<Task>& ends) {
 void Places::Forget(Place& place) {
   const MutexLock lock(mutex_);
   Uncount(place);
-  --open_;
+  if (place.has_descriptor()) --open_;
 }
 
 size_t Places::Open() {
@@ -104,18 +121,21 @@ size_t Places::Open() {
   return open_;
 }
 
-Result<std::unique_ptr<Places::Place>> Places::Take(const void* device,
-                                                    const std::string& address) {
+Result<std::unique_ptr<Places::Place>> Places::Take(const void* device, const std::string& address,
+                                                    std::shared_ptr<Place> carrier) {
+  const bool has_descriptor = carrier == nullptr;
   std::vector<Task> ends;  // called without the lock
   Result<std::unique_ptr<Place>> taken = [&]() -> Result<std::unique_ptr<Place>> {
     const MutexLock lock(mutex_);
-    if (limits_.connections != SIZE_MAX && open_ >= limits_.connections + kMostLeaving) {
+    if (has_descriptor && limits_.connections != SIZE_MAX &&
+        open_ >= limits_.connections + kMostLeaving) {
       return Fail(EBUSY, "connections that are to end are not closed yet");
     }
-    const auto make_room = [&](bool full, const void* of_device, const std::string* of_address) {
+    const auto make_room = [&](bool full, const void* of_device, const std::string* of_address,
+                               Of of) {
       if (!full) return true;
       mutex_.AssertHeld();
-      Place* const victim = Victim(of_device, of_address);
+      Place* const victim = Victim(of_device, of_address, of);
       if (victim != nullptr) EndOne(*victim, ends);
       return victim != nullptr;
     };
@@ -124,27 +144,31 @@ Result<std::unique_ptr<Places::Place>> Places::Take(const void* device,
       const auto found = addresses_.find(address);
       return found == addresses_.end() ? Counts() : found->second;
     };
-    if (!make_room(of_address().all >= limits_.per_address, nullptr, &address)) {
+    if (has_descriptor &&
+        !make_room(of_address().all >= limits_.per_address, nullptr, &address, Of::kDescriptors)) {
       return Fail(EBUSY, "there are {} connections from this address, as many as there may be",
                   limits_.per_address);
     }
     const auto found = of_devices_.find(device);
     const size_t of_device = found == of_devices_.end() ? 0 : found->second;
-    if (!make_room(of_device >= limits_.per_device, device, nullptr)) {
+    if (!make_room(of_device >= limits_.per_device, device, nullptr, Of::kAll)) {
       return Fail(EBUSY, "this device has {} connections, as many as it may", limits_.per_device);
     }
-    if (!make_room(staying_ >= limits_.connections, nullptr, nullptr)) {
+    if (has_descriptor &&
+        !make_room(staying_ >= limits_.connections, nullptr, nullptr, Of::kDescriptors)) {
       return Fail(EBUSY, "this process has {} connections, as many as it may", limits_.connections);
     }
-    make_room(of_address().strangers >= limits_.strangers_per_address, nullptr, &address);
-    make_room(strangers_.size() >= limits_.strangers, nullptr, nullptr);
-    std::unique_ptr<Place> place(new Place(*this, device, address));
+    make_room(of_address().strangers >= limits_.strangers_per_address, nullptr, &address, Of::kAll);
+    make_room(strangers_.size() >= limits_.strangers, nullptr, nullptr, Of::kAll);
+    std::unique_ptr<Place> place(new Place(*this, device, address, std::move(carrier)));
     place->number_ = ++last_;
     strangers_.emplace(place->number_, place.get());
     Counts& counts = addresses_[address];
-    ++counts.all;
+    ++counts.places;
     ++counts.strangers;
     ++of_devices_[device];
+    if (!has_descriptor) return place;
+    ++counts.all;
     ++staying_;
     ++open_;
     return place;

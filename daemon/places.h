@@ -59,16 +59,27 @@ class Places {
     // this.
     void OnEnd(Task end);
 
-    // It is no stranger any more.
+    // It is no stranger any more, and what carries it is none.
     void Welcome();
+
+    // It is no connection to a device any more: it carries channels to several.
+    void Carry();
+
+    const std::string& address() const { return address_; }
 
    private:
     friend class Places;
-    Place(Places& places, const void* device, std::string address)
-        : places_(places), device_(device), address_(std::move(address)) {}
+    Place(Places& places, const void* device, std::string address, std::shared_ptr<Place> carrier)
+        : places_(places),
+          device_(device),
+          address_(std::move(address)),
+          carrier_(std::move(carrier)) {}
+    // Null: it has a descriptor of its own.
+    bool has_descriptor() const { return carrier_ == nullptr; }
     Places& places_;
-    const void* const device_;
+    const void* device_;  // null: it carries others; by the thread that holds places_.mutex_
     const std::string address_;
+    const std::shared_ptr<Place> carrier_;
     uint64_t number_ = 0;
     // For the device and the address: it was not told to end. Both by the thread that holds
     // places_.mutex_, which the analysis does not see through another Place.
@@ -81,15 +92,21 @@ class Places {
   const Limits& limits() const { return limits_; }
   size_t Open();  // connections that there are
 
-  // EBUSY: there is none, and why. `device` tells devices from each other.
-  Result<std::unique_ptr<Place>> Take(const void* device, const std::string& address);
+  // EBUSY: there is none, and why. `device` tells devices from each other. With a carrier it is a
+  // channel of that connection, and counts for its device, and while it is a stranger; a descriptor
+  // it has not.
+  Result<std::unique_ptr<Place>> Take(const void* device, const std::string& address,
+                                      std::shared_ptr<Place> carrier = nullptr);
 
  private:
   struct Counts {
-    size_t all = 0;
+    size_t places = 0;
+    size_t all = 0;  // of them, those that have descriptors
     size_t strangers = 0;
   };
-  Place* Victim(const void* device, const std::string* address) REQUIRES(mutex_);
+  enum class Of { kAll, kDescriptors };
+  Place* Victim(const void* device, const std::string* address, Of of) REQUIRES(mutex_);
+  void LeaveDevice(Place& place) REQUIRES(mutex_);
   void EndOne(Place& victim, std::vector<Task>& ends) REQUIRES(mutex_);
   void Uncount(Place& place) REQUIRES(mutex_);
   void Forget(Place& place);

@@ -15,6 +15,7 @@
 #include "daemon/resp_puts.h"
 #include "daemon/resp_session.h"
 #include "daemon/session.h"
+#include "daemon/trunk_session.h"
 #include "kinetic/frame.h"
 #include "kinetic/io_loop.h"
 #include "kinetic/kinetic.pb.h"
@@ -119,6 +120,7 @@ class Server::Impl {
 
   ~Impl() {
     loops_[0]->PostAndWait([this] {
+      const MutexLock lock(mutex_);
       for (auto& listener : listeners_) listener->Stop();
     });
     for (size_t i = 0; i < loops_.size(); ++i) {
@@ -144,7 +146,7 @@ class Server::Impl {
     FileDescriptor socket = TRY(Bind(host, port));
     const uint16_t bound = TRY(PortOf(socket.get()));
     tls == nullptr ? service.SetPort(bound) : service.SetTlsPort(bound);
-    Listen(service, std::move(socket), bound, std::move(tls), /*resp=*/nullptr);
+    Listen(service, std::move(socket), {host, bound}, std::move(tls), /*resp=*/nullptr);
     return bound;
   }
 
@@ -161,7 +163,7 @@ class Server::Impl {
                                                          options_.long_put));
       }
     }
-    Listen(service, std::move(socket), bound, std::move(tls), parts.get());
+    Listen(service, std::move(socket), {host, bound}, std::move(tls), parts.get());
     return bound;
   }
 
@@ -186,12 +188,20 @@ class Server::Impl {
     return shared;
   }
 
-  void Listen(KineticService& service, FileDescriptor socket, uint16_t port,
+  struct Endpoint {
+    std::string host;  // as it was named
+    uint16_t port;
+  };
+
+  void Listen(KineticService& service, FileDescriptor socket, Endpoint at,
               std::shared_ptr<const TlsServer> tls, RespParts* resp) {
     service.ServedSince(runtime_.Now());
-    auto listener = std::make_shared<Listener>(*this, service, std::move(socket), port,
+    auto listener = std::make_shared<Listener>(*this, service, std::move(socket), std::move(at),
                                                std::move(tls), SharedBy(service), resp);
-    listeners_.push_back(listener);
+    {
+      const MutexLock lock(mutex_);
+      listeners_.push_back(listener);
+    }
     loops_[0]->PostAndWait([&] { listener->Start(); });
   }
 
@@ -201,13 +211,14 @@ class Server::Impl {
   class Listener final : public IoLoop::Handler, public std::enable_shared_from_this<Listener> {
    public:
     // `resp`: for clients of that protocol; null: for those of Kinetic.
-    Listener(Impl& server, KineticService& service, FileDescriptor socket, uint16_t port,
+    Listener(Impl& server, KineticService& service, FileDescriptor socket, Endpoint at,
              std::shared_ptr<const TlsServer> tls, std::shared_ptr<SharedByDevice> shared,
              RespParts* resp)
         : server_(server),
           service_(service),
           socket_(std::move(socket)),
-          port_(port),
+          host_(std::move(at.host)),
+          port_(at.port),
           tls_(std::move(tls)),
           shared_(std::move(shared)),
           resp_(resp),
@@ -218,6 +229,29 @@ class Server::Impl {
     void Stop() {
       again_.Cancel();
       server_.loops_[0]->Remove(watch_id_, socket_.get());
+    }
+
+    uint16_t port() const { return port_; }
+
+    // What comes through this one reaches that one's device by the same right: anybody could have
+    // connected to it there, and would have been shown the same certificate.
+    bool SharesWith(const Listener& other) const {
+      return resp_ == nullptr && other.resp_ == nullptr && host_ == other.host_ &&
+             tls_ == other.tls_;
+    }
+
+    // A channel of a connection that has come through one that shares with this.
+    void AdmitChannel(size_t i, std::shared_ptr<Channel> channel,
+                      const std::shared_ptr<Places::Place>& carrier) {
+      Result<std::unique_ptr<Places::Place>> place =
+          server_.places_.Take(&service_, carrier->address(), carrier);
+      if (!place.has_value()) return NoteRefused(place.error());
+      const auto session = std::make_shared<Session>(
+          *server_.loops_[i], *server_.threads_, server_.budgets_, shared_, service_,
+          *std::move(place), DriveSocket(std::move(channel)), Session::Sharing(), server_.options_,
+          server_.ClosedOf(i));
+      server_.sessions_[i].insert(session);
+      session->Start();
     }
 
     // A few at a time: those that give way for them are closed in between.
@@ -249,6 +283,7 @@ class Server::Impl {
     // The socket stays ready as long as somebody waits for it, so it is left alone for a moment;
     // who has waited longest is sent away, as somebody who knows it can try another time.
     void CannotAccept(int error) {
+      const MutexLock lock(mutex_);
       const Time now = server_.loops_[0]->runtime().Now();
       const bool short_of_descriptors = error == EMFILE || error == ENFILE;
       if (short_of_descriptors && server_.spare_.get() >= 0) {
@@ -269,7 +304,9 @@ class Server::Impl {
       again_.Arm(now + server_.options_.accept_pause);
     }
 
-    void Refuse(int client, const Status& why) {
+    // Of any loop's thread.
+    void NoteRefused(const Status& why) {
+      const MutexLock lock(mutex_);
       ++refused_;
       const Time now = server_.loops_[0]->runtime().Now();
       if (now >= quiet_until_) {
@@ -277,6 +314,10 @@ class Server::Impl {
         Tell(LogLevel::kWarn, "connections refused: too many",
              {{"port", port_}, {"why", why}, {"refused", std::exchange(refused_, 0)}});
       }
+    }
+
+    void Refuse(int client, const Status& why) {
+      NoteRefused(why);
       if (tls_ != nullptr) return;
       Decline(client,
               resp_ == nullptr ? WordsToDecline(why) : fmt::format("-ERR {}\r\n", why.message()));
@@ -307,13 +348,12 @@ class Server::Impl {
                                            FileDescriptor client,
                                            std::unique_ptr<TlsStream> stream) {
       IoLoop& loop = *server_.loops_[i];
-      const auto closed = [&server = server_, i](const std::shared_ptr<Connection>& self) {
-        server.sessions_[i].erase(self);
-      };
+      const auto closed = server_.ClosedOf(i);
       if (resp_ == nullptr) {
         return std::make_shared<Session>(loop, *server_.threads_, server_.budgets_, shared_,
-                                         service_, std::move(place), std::move(client),
-                                         std::move(stream), server_.options_, closed);
+                                         service_, std::move(place),
+                                         DriveSocket(std::move(client), std::move(stream)),
+                                         SharingOf(i), server_.options_, closed);
       }
       const RespSession::Shared shared{*server_.threads_, server_.budgets_, *shared_, resp_->device,
                                        server_.options_};
@@ -321,18 +361,70 @@ class Server::Impl {
                                            std::move(client), std::move(stream), closed);
     }
 
+    // As long as there are others to share with.
+    Session::Sharing SharingOf(size_t i) {
+      Session::Sharing sharing;
+      sharing.ports = server_.PortsSharedWith(*this);
+      if (sharing.ports.size() < 2) return {};
+      sharing.begin = [&server = server_, i, self = shared_from_this()](
+                          DriveSocket socket, std::unique_ptr<Places::Place> place,
+                          Buffer received) {
+        server.BeginTrunk(i, self, std::move(socket), std::move(place), std::move(received));
+      };
+      return sharing;
+    }
+
     Impl& server_;
     KineticService& service_;
     const FileDescriptor socket_;
+    const std::string host_;
     const uint16_t port_;
     const std::shared_ptr<const TlsServer> tls_;  // null: a plain port
     const std::shared_ptr<SharedByDevice> shared_;
     RespParts* const resp_;
     IoLoop::Timer again_;  // when accepting has failed
     uint64_t watch_id_ = 0;
-    Time quiet_until_{};    // nothing is told of who was refused
-    uint64_t refused_ = 0;  // and not told of
+    Mutex mutex_;
+    Time quiet_until_ GUARDED_BY(mutex_){};    // nothing is told of who was refused
+    uint64_t refused_ GUARDED_BY(mutex_) = 0;  // and not told of
   };
+
+  // What a connection of this loop does in the end.
+  std::function<void(std::shared_ptr<Connection>)> ClosedOf(size_t i) {
+    return [this, i](const std::shared_ptr<Connection>& self) { sessions_[i].erase(self); };
+  }
+
+  std::vector<uint16_t> PortsSharedWith(const Listener& listener) {
+    std::vector<uint16_t> ports;
+    const MutexLock lock(mutex_);
+    for (const auto& each : listeners_) {
+      if (each->SharesWith(listener)) ports.push_back(each->port());
+    }
+    return ports;
+  }
+
+  // What was a connection to the listener's device carries channels to all that share with it. Loop
+  // thread.
+  void BeginTrunk(size_t i, const std::shared_ptr<Listener>& through, DriveSocket socket,
+                  std::unique_ptr<Places::Place> place, Buffer received) {
+    place->Carry();
+    const auto opened = [this, i, through](std::shared_ptr<Channel> channel, uint32_t port,
+                                           const std::shared_ptr<Places::Place>& carrier) {
+      std::shared_ptr<Listener> to;
+      {
+        const MutexLock lock(mutex_);
+        for (const auto& each : listeners_) {
+          if (each->port() == port && each->SharesWith(*through)) to = each;
+        }
+      }
+      if (to != nullptr) to->AdmitChannel(i, std::move(channel), carrier);
+    };
+    const auto trunk = std::make_shared<TrunkSession>(
+        *loops_[i], std::move(socket), std::move(place), std::move(received),
+        options_.handshake_timeout, opened, ClosedOf(i));
+    sessions_[i].insert(trunk);
+    trunk->Start();
+  }
 
   Runtime& runtime_;
   const Options options_;
@@ -349,7 +441,8 @@ class Server::Impl {
   std::unique_ptr<Background> pushes_;
   std::unique_ptr<KineticIo> peers_;
   std::optional<ServerThreads> threads_;
-  std::vector<std::shared_ptr<Listener>> listeners_;
+  Mutex mutex_;
+  std::vector<std::shared_ptr<Listener>> listeners_ GUARDED_BY(mutex_);
   std::map<KineticService*, std::shared_ptr<SharedByDevice>> shared_;
   std::map<KineticService*, std::unique_ptr<RespParts>> resp_;
   size_t next_loop_ = 0;  // of the first loop's thread

@@ -1,13 +1,12 @@
 #include "daemon/session.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <array>
 #include <cassert>
 #include <utility>
 
 #include "base/try.h"
+#include "kinetic/trunk.h"
 
 namespace pinstripe {
 namespace {
@@ -35,8 +34,8 @@ Status BrokenBatch(std::string_view why) { return Fail(EPROTO, "{}", why); }
 
 Session::Session(IoLoop& loop, const ServerThreads& threads, ServerBudgets& budgets,
                  std::shared_ptr<SharedByDevice> shared, KineticService& service,
-                 std::unique_ptr<Places::Place> place, FileDescriptor socket,
-                 std::unique_ptr<TlsStream> tls, const Server::Options& options,
+                 std::unique_ptr<Places::Place> place, DriveSocket socket, Sharing sharing,
+                 const Server::Options& options,
                  std::function<void(std::shared_ptr<Connection>)> closed)
     : loop_(loop),
       threads_(threads),
@@ -45,7 +44,8 @@ Session::Session(IoLoop& loop, const ServerThreads& threads, ServerBudgets& budg
       service_(service),
       place_(std::move(place)),
       socket_(std::move(socket)),
-      tls_(std::move(tls)),
+      sharing_(std::move(sharing)),
+      has_tls_(socket_.has_tls()),
       options_(options),
       timer_(loop, [this] { shaking_hands_ ? Close() : CheckHalfFrame(); }),
       unsent_timer_(loop, [this] { CheckUnsent(); }),
@@ -63,17 +63,17 @@ void Session::Start() {
   while (connection_id_ == 0) {
     connection_id_ = static_cast<int64_t>(loop_.runtime().Random() >> 1);
   }
-  watch_id_ = loop_.Add(socket_.get(), EPOLLIN, shared_from_this());
+  socket_.Watch(loop_, EPOLLIN, shared_from_this());
   const Time now = loop_.runtime().Now();
-  client_ = std::make_shared<ConnectedClient>(PeerText(socket_.get()), tls_ != nullptr,
-                                              connection_id_, now);
+  client_ =
+      std::make_shared<ConnectedClient>(PeerText(socket_.fd()), has_tls_, connection_id_, now);
   service_.clients().Add(client_);
   place_->OnEnd([weak = weak_from_this(), &loop = loop_] {
     loop.Post([weak] {
       if (const auto self = weak.lock()) self->Close();
     });
   });
-  if (tls_ == nullptr) return Greet();
+  if (!socket_.reads_ahead()) return Greet();
   shaking_hands_ = true;
   timer_.Arm(now + options_.handshake_timeout);
 }
@@ -96,9 +96,8 @@ void Session::Close() {
   for (const auto& operation : long_operations_) {
     if (const auto cancellation = operation.lock()) cancellation->Cancel();
   }
-  if (tls_ != nullptr) tls_->SayGoodbye();
-  shutdown(socket_.get(), SHUT_RDWR);
-  loop_.Remove(watch_id_, socket_.get());
+  socket_.End();
+  socket_.Unwatch();
   closed_(shared_from_this());
 }
 
@@ -113,7 +112,7 @@ void Session::OnReady(uint32_t epoll_events) {
     }
   }
   if (epoll_events & (EPOLLERR | EPOLLHUP)) return Close();
-  const bool readable = (epoll_events & EPOLLIN) || tls_ != nullptr;
+  const bool readable = (epoll_events & EPOLLIN) || socket_.reads_ahead();
   at_once_ = 0;
   for (int reads = 0; readable && reads < kReadsAtOnce && at_once_ < kAnswersAtOnce && WantsMore();
        ++reads) {
@@ -130,12 +129,14 @@ void Session::Greet() {
   gate_.Begin(connection_id_, service_.security().erasures());
   Command greeting = service_.Greeting();
   greeting.mutable_header()->set_connectionid(connection_id_);
+  auto* ports = greeting.mutable_body()->mutable_getlog()->mutable_configuration();
+  for (const uint16_t port : sharing_.ports) ports->add_sharedports(port);
   Send(UnsignedFrame(Unsigned::kUnsolicited, greeting));
 }
 
 void Session::ShakeHands(uint32_t epoll_events) {
   if (epoll_events & (EPOLLERR | EPOLLHUP)) return Close();
-  const Result<TlsStream::Step> step = tls_->Handshake();
+  const Result<TlsStream::Step> step = socket_.Accept();
   if (!step.has_value()) {
     Log(LogLevel::kInfo, "TLS handshake failed",
         {{"port", service_.tls_port()}, {"why", step.error()}});
@@ -149,8 +150,26 @@ void Session::ShakeHands(uint32_t epoll_events) {
   }
   const uint32_t events = *step == TlsStream::Step::kWantsWrite ? EPOLLOUT : EPOLLIN;
   if (events != std::exchange(watched_, events)) {
-    loop_.Change(watch_id_, socket_.get(), events);
+    socket_.Change(events);
   }
+}
+
+// The first byte of a trunk is that of no frame. The greeting is out then: whoever says it has read
+// that.
+bool Session::BecomesTrunk() {
+  if (sharing_.begin == nullptr || frames_ > 0 || reader_.first() != kTrunkBegins) return false;
+  {
+    const MutexLock lock(mutex_);
+    if (!outbox_.empty() || sending_) return false;
+    gone_ = true;
+  }
+  service_.clients().Remove(client_);
+  timer_.Cancel();
+  unsent_timer_.Cancel();
+  socket_.Unwatch();
+  sharing_.begin(std::move(socket_), std::move(place_), reader_.TakeStaged());
+  closed_(shared_from_this());
+  return true;
 }
 
 // Somebody who sends a frame bit by bit, or a part of one and no more, would hold what it has
@@ -183,8 +202,7 @@ Result<bool> Session::Receive() {
   iovec space[2];
   const int spaces = reader_.Space(space);
   const size_t room = space[0].iov_len + (spaces > 1 ? space[1].iov_len : 0);
-  const ssize_t got =
-      tls_ != nullptr ? tls_->Read(space, spaces) : readv(socket_.get(), space, spaces);
+  const ssize_t got = socket_.Read(space, spaces);
   if (got < 0) {
     if (errno == EINTR) return true;
     if (errno == EAGAIN) return false;
@@ -192,6 +210,7 @@ Result<bool> Session::Receive() {
   }
   if (got == 0) return Fail(EHOSTUNREACH, "the client closed the connection");
   reader_.Filled(static_cast<size_t>(got));
+  if (BecomesTrunk()) return false;
   const Status handled = HandleAll();
   if (handled.ok()) TakeRoomForFrame();
   // Before the words with which a broken stream ends.
@@ -257,7 +276,7 @@ Status Session::Handle(Frame frame) {
   const SessionGate::Asked asked{
       .header = header,
       .authentication = message.has_authtype() ? std::optional(message.authtype()) : std::nullopt,
-      .tls = tls_ != nullptr,
+      .tls = has_tls_,
       .identity = identity.get(),
       .authentic = header != nullptr && identity != nullptr && Authentic(message, identity->key)};
   const SessionGate::Device device{.erasures = erasures,
@@ -299,7 +318,7 @@ Status Session::Handle(Frame frame) {
   const bool is_log = header->messagetype() == Header::GETLOG;
   if (is_log) Hear(*identity, request->body().getlog());
   const KineticService::Caller caller{.identity = identity,
-                                      .tls = tls_ != nullptr,
+                                      .tls = has_tls_,
                                       .cluster_version = device.cluster_version,
                                       .unerased = header->unerased(),
                                       .asked = is_log ? loop_.runtime().Now() : Time()};
@@ -317,7 +336,7 @@ void Session::Hear(const DeviceSecurity::Identity& identity, const kinetic::GetL
                         .process = said.process()});
   }
   if (log.slowoperations_size() == 0) return;
-  if (!MayDo(identity.rights, Permission::kGetLog, std::nullopt, tls_ != nullptr)) return;
+  if (!MayDo(identity.rights, Permission::kGetLog, std::nullopt, has_tls_)) return;
   service_.slow().Hear(client_, log, loop_.runtime().Now());
 }
 
@@ -477,10 +496,10 @@ void Session::Watch() {
     if (blocked_) events |= EPOLLOUT;
   }
   if (events & EPOLLOUT) WatchUnsent();
-  if ((events & EPOLLIN) && tls_ != nullptr) {
-    if (tls_->read_wants_write()) events |= EPOLLOUT;
+  if ((events & EPOLLIN) && socket_.reads_ahead()) {
+    if (socket_.read_wants_write()) events |= EPOLLOUT;
     // What TLS has already taken from the socket, epoll does not tell.
-    if (tls_->may_have_more() && !std::exchange(read_posted_, true)) {
+    if (socket_.may_have_more() && !std::exchange(read_posted_, true)) {
       loop_.Post([self = shared_from_this()] {
         self->read_posted_ = false;
         self->OnReady(EPOLLIN);
@@ -489,7 +508,7 @@ void Session::Watch() {
   }
   if (events == watched_) return;
   watched_ = events;
-  loop_.Change(watch_id_, socket_.get(), events);
+  socket_.Change(events);
 }
 
 // The stream cannot be followed any more: says why, where that may help, and ends it.

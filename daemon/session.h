@@ -3,6 +3,9 @@
 // hands it over, and sends the answers in the order in which they are ready. server.h says what a
 // connection may hold, and what ends it. kinetic/frame.h says how long a message may be.
 //
+// A connection may become a trunk before anything else was said on it, and then carries sessions
+// with several devices (trunk_session.h).
+//
 //   session.cc        the connection's life; reading frames; what becomes of a request
 //   session_send.cc   requests that are handed over, their answers, and what waits for the socket
 //   put_pipeline.h    PUTs, which are executed together
@@ -30,7 +33,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/file_descriptor.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "daemon/batch.h"
@@ -42,11 +44,11 @@
 #include "daemon/server.h"
 #include "daemon/session_gate.h"
 #include "daemon/shared_by_sessions.h"
+#include "kinetic/drive_socket.h"
 #include "kinetic/frame.h"
 #include "kinetic/io_loop.h"
 #include "kinetic/kinetic.pb.h"
 #include "kinetic/message.h"
-#include "kinetic/tls.h"
 #include "store/workers.h"
 
 namespace pinstripe {
@@ -59,12 +61,20 @@ Status TooLate();
 
 class Session final : public Connection, public std::enable_shared_from_this<Session> {
  public:
-  // `tls`: of the socket; null without. `closed` is called once, on the loop's thread.
+  // How a connection becomes one that several devices share. Called on the loop's thread.
+  struct Sharing {
+    // Those that do, by their ports, for the greeting.
+    std::vector<uint16_t> ports;
+    // `received`: what has come of it already. Empty: it may not.
+    std::function<void(DriveSocket socket, std::unique_ptr<Places::Place> place, Buffer received)>
+        begin;
+  };
+
+  // `closed` is called once, on the loop's thread.
   Session(IoLoop& loop, const ServerThreads& threads, ServerBudgets& budgets,
           std::shared_ptr<SharedByDevice> shared, KineticService& service,
-          std::unique_ptr<Places::Place> place, FileDescriptor socket,
-          std::unique_ptr<TlsStream> tls, const Server::Options& options,
-          std::function<void(std::shared_ptr<Connection>)> closed);
+          std::unique_ptr<Places::Place> place, DriveSocket socket, Sharing sharing,
+          const Server::Options& options, std::function<void(std::shared_ptr<Connection>)> closed);
   ~Session() override;
 
   // Loop thread, like the next ones.
@@ -104,6 +114,7 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
 
   // Reading, on the loop's thread (session.cc):
   void Greet();
+  bool BecomesTrunk();
   void ShakeHands(uint32_t epoll_events);
   void NoteHalfFrame();
   void CheckHalfFrame();
@@ -168,9 +179,10 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
   ServerBudgets& budgets_;
   const std::shared_ptr<SharedByDevice> shared_;
   KineticService& service_;
-  const std::unique_ptr<Places::Place> place_;  // until the socket is closed
-  const FileDescriptor socket_;
-  const std::unique_ptr<TlsStream> tls_;  // null: without
+  std::unique_ptr<Places::Place> place_;  // until the socket is closed
+  DriveSocket socket_;
+  const Sharing sharing_;
+  const bool has_tls_;
   const Server::Options& options_;
   IoLoop::Timer timer_;         // of the handshake, then of frames
   IoLoop::Timer unsent_timer_;  // of answers that the peer does not take
@@ -188,7 +200,6 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
   std::vector<std::weak_ptr<Cancellation>> long_operations_;
   int64_t connection_id_ = 0;                // since Start()
   std::shared_ptr<ConnectedClient> client_;  // likewise
-  uint64_t watch_id_ = 0;
   bool giving_up_ = false;
   bool shaking_hands_ = false;
   bool read_posted_ = false;

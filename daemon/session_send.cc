@@ -1,8 +1,6 @@
 // Session, second part: requests that are handed over, their answers, and what waits for the
 // socket.
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -365,11 +363,7 @@ void Session::SendWaiting() {
 }
 
 ssize_t Session::Write(iovec* parts, size_t count) {
-  if (tls_ != nullptr) return tls_->Write(parts, static_cast<int>(count));
-  msghdr message{};
-  message.msg_iov = parts;
-  message.msg_iovlen = count;
-  return sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  return socket_.Write(parts, static_cast<int>(count));
 }
 
 // True: the last words are out.

@@ -13,6 +13,7 @@
 #include "kinetic/kinetic.pb.h"
 #include "kinetic/message.h"
 #include "kinetic/put_operation.h"
+#include "kinetic/shared_connections.h"
 #include "kinetic/together.h"
 
 namespace pinstripe {
@@ -50,12 +51,24 @@ struct KineticConnection::Unconfirmed {
 
 Result<std::shared_ptr<KineticConnection>> KineticConnection::Start(
     IoLoop& loop, const std::string& host, const SocketAddress& address,
-    std::shared_ptr<const Options> options, Owner& owner) {
-  DriveSocket socket = TRY(DriveSocket::Connect(address, host, options->tls.get()));
-  const int fd = socket.fd();
-  auto connection =
-      std::make_shared<KineticConnection>(loop, std::move(socket), std::move(options), owner);
-  connection->watch_id_ = loop.Add(fd, EPOLLOUT, connection);
+    std::shared_ptr<const Options> options, Owner& owner, SharedConnections* shared) {
+  if (shared == nullptr) {
+    DriveSocket socket = TRY(DriveSocket::Connect(address, host, options->tls.get()));
+    auto connection =
+        std::make_shared<KineticConnection>(loop, std::move(socket), std::move(options), owner);
+    connection->socket_.Watch(loop, EPOLLOUT, connection);
+    return connection;
+  }
+  auto connection = std::make_shared<KineticConnection>(loop, DriveSocket(), options, owner);
+  const std::weak_ptr<KineticConnection> weak = connection;
+  shared->Connect({.address = address,
+                   .host = host,
+                   .tls = options->tls,
+                   .drive = options->drive,
+                   .asker = weak,
+                   .done = [weak](Result<DriveSocket> socket) {
+                     if (const auto self = weak.lock()) self->OnSocket(std::move(socket));
+                   }});
   return connection;
 }
 
@@ -175,7 +188,7 @@ void KineticConnection::SendAll() {
       const MutexLock lock(mutex_);
       blocked_ = true;
     }
-    return loop_.Change(watch_id_, socket_.fd(), kEvents | EPOLLOUT);
+    return socket_.Change(kEvents | EPOLLOUT);
   }
 }
 
@@ -231,20 +244,27 @@ void KineticConnection::OnReady(uint32_t epoll_events) {
     const MutexLock lock(mutex_);
     if (!std::exchange(blocked_, false)) return;
   }
-  loop_.Change(watch_id_, socket_.fd(), kEvents);
+  socket_.Change(kEvents);
   SendAll();
+}
+
+void KineticConnection::OnSocket(Result<DriveSocket> socket) {
+  if (phase_ == Phase::kClosed) return;
+  if (!socket) return Lose(socket.error());
+  socket_ = *std::move(socket);
+  socket_.Watch(loop_, EPOLLOUT, shared_from_this());
 }
 
 void KineticConnection::GoOnConnecting() {
   const Result<TlsStream::Step> step = socket_.GoOn(options_->drive);
   if (!step) return Lose(step.error());
   switch (*step) {
-    case TlsStream::Step::kWantsRead: return loop_.Change(watch_id_, socket_.fd(), kEvents);
-    case TlsStream::Step::kWantsWrite: return loop_.Change(watch_id_, socket_.fd(), EPOLLOUT);
+    case TlsStream::Step::kWantsRead: return socket_.Change(kEvents);
+    case TlsStream::Step::kWantsWrite: return socket_.Change(EPOLLOUT);
     case TlsStream::Step::kDone: break;
   }
   phase_ = Phase::kGreeting;
-  loop_.Change(watch_id_, socket_.fd(), kEvents);
+  socket_.Change(kEvents);
   // The greeting may have come with the peer's last word of the handshake.
   if (socket_.reads_ahead()) Receive();
 }
@@ -676,7 +696,7 @@ Status KineticConnection::Away(const Status& why) const {
 std::vector<KineticOperationPtr> KineticConnection::Shut(const Status& status) {
   phase_ = Phase::kClosed;
   timer_.Cancel();
-  loop_.Remove(watch_id_, socket_.fd());
+  socket_.Unwatch();
   socket_.End();
   std::vector<KineticOperationPtr> operations;
   const MutexLock lock(mutex_);

@@ -50,6 +50,8 @@
 
 namespace pinstripe {
 
+class SharedConnections;
+
 class KineticConnection final : public IoLoop::Handler,
                                 public SendTogether::Sender,
                                 public std::enable_shared_from_this<KineticConnection> {
@@ -84,12 +86,13 @@ class KineticConnection final : public IoLoop::Handler,
     std::shared_ptr<WaitedRequests> waited = std::make_shared<WaitedRequests>();  // noted here
   };
 
-  // Starts connecting to `address`, which is one of `host`. Loop thread. `options` and `owner`
-  // outlive the connection's Close().
+  // Starts connecting to `address`, which is one of `host`, through `shared` where that is given.
+  // Loop thread. `options` and `owner` outlive the connection's Close().
   static Result<std::shared_ptr<KineticConnection>> Start(IoLoop& loop, const std::string& host,
                                                           const SocketAddress& address,
                                                           std::shared_ptr<const Options> options,
-                                                          Owner& owner);
+                                                          Owner& owner,
+                                                          SharedConnections* shared = nullptr);
 
   KineticConnection(IoLoop& loop, DriveSocket socket, std::shared_ptr<const Options> options,
                     Owner& owner);
@@ -154,6 +157,7 @@ class KineticConnection final : public IoLoop::Handler,
   SendQueue::Message Encode(const Numbered& numbered);
 
   // Receiving; loop thread.
+  void OnSocket(Result<DriveSocket> socket);
   void GoOnConnecting();
   void Receive();
   Status ReceiveSome(bool* more);
@@ -211,7 +215,6 @@ class KineticConnection final : public IoLoop::Handler,
   std::unique_ptr<Scratch> received_;
 
   // Set on the loop's thread before other threads submit anything, then constant:
-  uint64_t watch_id_ = 0;
   int64_t connection_id_ = 0;  // as the device has greeted; not 0 then
   uint32_t limits_[KineticOperation::kKinds] = {};
   DriveCapabilities capabilities_;

@@ -118,6 +118,7 @@ class DriveLink : public Connection::Owner,
     return connection_;
   }
   Runtime& runtime() { return loop_.runtime(); }
+  KineticIo& io() { return io_; }
 
  private:
   enum class State { kStarting, kUp, kResting, kWaking, kDown, kStopped };

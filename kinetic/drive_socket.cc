@@ -4,8 +4,10 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <utility>
 
 #include "base/log.h"
@@ -57,7 +59,25 @@ Result<DriveSocket> DriveSocket::Connect(const SocketAddress& address, const std
   return DriveSocket(std::move(socket), std::move(stream));
 }
 
+void DriveSocket::Watch(IoLoop& loop, uint32_t epoll_events,
+                        std::shared_ptr<IoLoop::Handler> handler) {
+  loop_ = &loop;
+  if (channel_ != nullptr) return channel_->Watch(epoll_events, std::move(handler));
+  watch_id_ = loop.Add(fd(), epoll_events, std::move(handler));
+}
+
+void DriveSocket::Change(uint32_t epoll_events) {
+  if (channel_ != nullptr) return channel_->Change(epoll_events);
+  loop_->Change(watch_id_, fd(), epoll_events);
+}
+
+void DriveSocket::Unwatch() {
+  if (channel_ != nullptr) return channel_->End();
+  if (loop_ != nullptr) loop_->Remove(watch_id_, fd());
+}
+
 Result<TlsStream::Step> DriveSocket::GoOn(std::string_view drive) {
+  if (is_ready_) return TlsStream::Step::kDone;
   if (!is_connected_) {
     int error = 0;
     socklen_t length = sizeof error;
@@ -65,14 +85,26 @@ Result<TlsStream::Step> DriveSocket::GoOn(std::string_view drive) {
     if (error != 0) return Fail(EHOSTUNREACH, "{}", ErrnoText(error));
     is_connected_ = true;
   }
-  if (tls_ == nullptr) return TlsStream::Step::kDone;
+  is_ready_ = tls_ == nullptr;
+  if (is_ready_) return TlsStream::Step::kDone;
   const Result<TlsStream::Step> step = tls_->Handshake();
   if (!step) return Fail(EHOSTUNREACH, "{}", step.error().message());
-  if (*step == TlsStream::Step::kDone) WarnOfCertificate(*tls_, drive);
+  is_ready_ = *step == TlsStream::Step::kDone;
+  if (is_ready_) WarnOfCertificate(*tls_, drive);
   return *step;
 }
 
+Result<TlsStream::Step> DriveSocket::Accept() {
+  return tls_ == nullptr ? TlsStream::Step::kDone : tls_->Handshake();
+}
+
+void DriveSocket::Unread(Buffer bytes) {
+  unread_ = std::move(bytes);
+  unread_begin_ = 0;
+}
+
 ssize_t DriveSocket::Write(const iovec* parts, int count) {
+  if (channel_ != nullptr) return channel_->Write(parts, count);
   if (tls_ != nullptr) return tls_->Write(parts, count);
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(parts);
@@ -81,10 +113,22 @@ ssize_t DriveSocket::Write(const iovec* parts, int count) {
 }
 
 ssize_t DriveSocket::Read(const iovec* places, int count) {
+  if (!unread_.empty()) {
+    const size_t left = unread_.size() - unread_begin_;
+    const size_t bytes = std::min(left, places[0].iov_len);
+    std::memcpy(places[0].iov_base, unread_.data() + unread_begin_, bytes);
+    unread_begin_ += bytes;
+    if (bytes == left) unread_ = Buffer();
+    return static_cast<ssize_t>(bytes);
+  }
+  if (channel_ != nullptr) return channel_->Read(places, count);
   return tls_ != nullptr ? tls_->Read(places, count) : readv(fd(), places, count);
 }
 
-void DriveSocket::Shut() { shutdown(fd(), SHUT_RDWR); }
+// A channel whose connection has failed hears of it from its trunk.
+void DriveSocket::Shut() {
+  if (channel_ == nullptr && fd() >= 0) shutdown(fd(), SHUT_RDWR);
+}
 
 void DriveSocket::End() {
   if (tls_ != nullptr) tls_->SayGoodbye();

@@ -106,6 +106,18 @@ int FrameReader::Space(iovec space[2]) {
   return used;
 }
 
+std::optional<std::byte> FrameReader::first() const {
+  if (header_ || staged() == 0) return std::nullopt;
+  return stage_.bytes()[stage_begin_];
+}
+
+Buffer FrameReader::TakeStaged() {
+  Buffer taken(staged());
+  CopyBytes(taken, stage_.bytes().subspan(stage_begin_, staged()));
+  stage_begin_ = stage_end_ = 0;
+  return taken;
+}
+
 void FrameReader::Rest() {
   if (idle()) stage_ = Buffer();
 }

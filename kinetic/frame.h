@@ -78,6 +78,12 @@ class FrameReader {
   // How much will be kept of the frame that is being read; 0 between two frames.
   size_t announced() const;
 
+  // The first byte of what was received and is not part of a frame yet. None: there is nothing.
+  std::optional<std::byte> first() const;
+
+  // All of that, where no frame was taken: the stream is none of frames.
+  Buffer TakeStaged();
+
   // Whether the stream is between two frames: where a peer may end it without loss.
   bool idle() const { return !header_ && stage_begin_ == stage_end_; }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/try.h"
+#include "kinetic/shared_connections.h"
 
 namespace pinstripe {
 namespace {
@@ -73,11 +74,22 @@ KineticIo::KineticIo(Runtime& runtime) : KineticIo(runtime, Options()) {}
 KineticIo::KineticIo(Runtime& runtime, Options options) : runtime_(runtime) {
   for (int i = 0; i < options.threads; ++i) {
     loops_.push_back(std::make_unique<IoLoop>(runtime, fmt::format("pin-io-{}", i)));
+    shared_.push_back(std::make_unique<SharedConnections>(*loops_.back()));
   }
 }
 
 // The resolver answers on loops, so it ends first.
-KineticIo::~KineticIo() { resolver_.reset(); }
+KineticIo::~KineticIo() {
+  resolver_.reset();
+  for (size_t i = 0; i < loops_.size(); ++i) {
+    loops_[i]->PostAndWait([this, i] { shared_[i].reset(); });
+  }
+}
+
+SharedConnections& KineticIo::SharedOf(IoLoop& loop) {
+  const auto found = std::ranges::find(loops_, &loop, [](const auto& each) { return each.get(); });
+  return *shared_[static_cast<size_t>(found - loops_.begin())];
+}
 
 IoLoop& KineticIo::NextLoop() { return *loops_[next_++ % loops_.size()]; }
 

@@ -38,6 +38,8 @@ struct SocketAddress {
   socklen_t length;
 };
 
+class SharedConnections;
+
 class KineticIo {
  public:
   struct Options {
@@ -53,6 +55,9 @@ class KineticIo {
   // The loop for one more drive.
   IoLoop& NextLoop();
 
+  // The connections that drives of this loop share. Loop thread.
+  SharedConnections& SharedOf(IoLoop& loop);
+
   // The addresses of a host, at least one, or EHOSTUNREACH. The answer comes on the loop's thread,
   // never inside the call. A number is not looked up, so it costs no waiting.
   using Resolved = std::function<void(Result<std::vector<SocketAddress>>)>;
@@ -61,6 +66,7 @@ class KineticIo {
  private:
   Runtime& runtime_;
   std::vector<std::unique_ptr<IoLoop>> loops_;
+  std::vector<std::unique_ptr<SharedConnections>> shared_;  // of each
   std::atomic<size_t> next_ = 0;
   Mutex mutex_;
   // A thread with a queue, and no sockets.

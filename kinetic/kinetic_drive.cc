@@ -44,7 +44,8 @@ class KineticDrive::Link final : public DriveLink<KineticConnection> {
  private:
   Result<std::shared_ptr<KineticConnection>> NewConnection(const std::string& host,
                                                            const SocketAddress& address) override {
-    return KineticConnection::Start(loop(), host, address, connection_options_, *this);
+    const auto shared = options_.shares_connection ? &io().SharedOf(loop()) : nullptr;
+    return KineticConnection::Start(loop(), host, address, connection_options_, *this, shared);
   }
   void OnCapabilities(Result<DriveCapabilities> capabilities);
   void OnIdentity(Result<Record> record, Result<DriveInfo> info);

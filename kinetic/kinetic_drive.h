@@ -65,6 +65,8 @@ class KineticDrive final : public Drive {
     // Not to a device that does not tell its starts. One that cannot be reached for the next
     // operation, or that may have forgotten something by then, is counted as lost. Zero: never.
     Duration idle_timeout{};
+    // Drives of one process share a connection to it where it can (shared_connections.h).
+    bool shares_connection = false;
     // How long an answer may be missing, after its operation has timed out, before the connection
     // is given up.
     Duration patience = std::chrono::seconds(30);

@@ -340,7 +340,7 @@ Result<std::shared_ptr<const TlsClient>> TlsClient::Create(const std::string& au
     TRY(AddAuthorities(authorities, SSL_CTX_get_cert_store(context.get())));
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
   }
-  return std::shared_ptr<const TlsClient>(new TlsClient(context, !authorities.empty()));
+  return std::shared_ptr<const TlsClient>(new TlsClient(context, authorities));
 }
 
 Result<std::unique_ptr<TlsStream>> TlsClient::Connect(int socket, const std::string& host) const {
@@ -349,7 +349,7 @@ Result<std::unique_ptr<TlsStream>> TlsClient::Connect(int socket, const std::str
   SSL* const ssl = stream->ssl_.get();
   const bool address = IsAddress(host);
   if (!address) SSL_set_tlsext_host_name(ssl, host.c_str());
-  if (verify_) {
+  if (!authorities_.empty()) {
     const int set = address ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host.c_str())
                             : SSL_set1_host(ssl, host.c_str());
     if (set != 1) return Fail(EINVAL, "'{}' is not a name that a certificate can have", host);

@@ -118,15 +118,18 @@ class TlsClient {
   // cannot be read, or there is none.
   static Result<std::shared_ptr<const TlsClient>> Create(const std::string& authorities);
 
+  // Whom it believes, as Create() was told.
+  const std::string& authorities() const { return authorities_; }
+
   // For a socket that has been connected to `host`, a name or an address.
   Result<std::unique_ptr<TlsStream>> Connect(int socket, const std::string& host) const;
 
  private:
-  TlsClient(std::shared_ptr<ssl_ctx_st> context, bool verify)
-      : context_(std::move(context)), verify_(verify) {}
+  TlsClient(std::shared_ptr<ssl_ctx_st> context, std::string authorities)
+      : context_(std::move(context)), authorities_(std::move(authorities)) {}
 
   const std::shared_ptr<ssl_ctx_st> context_;
-  const bool verify_;
+  const std::string authorities_;  // empty: nobody is asked for
 };
 
 }  // namespace pinstripe

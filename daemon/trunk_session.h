@@ -1,0 +1,56 @@
+// TrunkSession: one client's connection to several devices of this process (kinetic/trunk.h). Each
+// channel that the client opens to one of them has a Session of its own, with a place among those
+// of its device; the trunk has the place of the connection.
+//
+// Of the connection's loop thread.
+
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/bytes.h"
+#include "daemon/places.h"
+#include "daemon/shared_by_sessions.h"
+#include "kinetic/channel.h"
+#include "kinetic/drive_socket.h"
+#include "kinetic/io_loop.h"
+#include "kinetic/trunk.h"
+
+namespace pinstripe {
+
+class TrunkSession final : public Connection, public std::enable_shared_from_this<TrunkSession> {
+ public:
+  // A channel to the device at a port was opened, for a connection that has this place; one that is
+  // let go of is refused.
+  using Opened = std::function<void(std::shared_ptr<Channel> channel, uint32_t port,
+                                    const std::shared_ptr<Places::Place>& carrier)>;
+
+  // `received`: what has come already. `patience`: how long it may have no channel. `closed` is
+  // called once.
+  TrunkSession(IoLoop& loop, DriveSocket socket, std::unique_ptr<Places::Place> place,
+               Buffer received, Duration patience, Opened opened,
+               std::function<void(std::shared_ptr<Connection>)> closed);
+  ~TrunkSession() override;
+
+  void Start() override;
+  void Close() override;  // and its channels
+
+  // The trunk hears of its socket itself.
+  void OnReady(uint32_t) override {}
+
+ private:
+  void WaitForChannel();
+
+  IoLoop& loop_;
+  DriveSocket socket_;  // until Start()
+  const std::shared_ptr<Places::Place> place_;
+  Buffer received_;
+  const Duration patience_;
+  const Opened opened_;
+  const std::function<void(std::shared_ptr<Connection>)> closed_;
+  IoLoop::Timer timer_;
+  std::shared_ptr<Trunk> trunk_;
+};
+
+}  // namespace pinstripe

@@ -1,0 +1,414 @@
+// Trunks: several streams over one connection, in order, each at its own pace.
+
+#include "kinetic/trunk.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <deque>
+#include <future>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/real_runtime.h"
+#include "tests/support/expect_ok.h"
+#include "tests/support/unhex.h"
+
+namespace pinstripe {
+namespace {
+
+using namespace std::chrono_literals;
+using Kind = TrunkHeader::Kind;
+
+std::string FromHex(std::string hex) {
+  std::erase(hex, ' ');
+  return Unhex(hex);
+}
+
+std::span<const std::byte, kTrunkHeaderBytes> HeaderIn(std::string_view bytes) {
+  return AsBytes(bytes).first<kTrunkHeaderBytes>();
+}
+
+TEST(TrunkHeader, HasNineBytes) {
+  const auto expect = [](const TrunkHeader& header, const std::string& hex) {
+    const auto bytes = EncodeTrunkHeader(header);
+    EXPECT_EQ(AsText(bytes), FromHex(hex));
+    EXPECT_EQ(*DecodeTrunkHeader(bytes), header);
+  };
+  expect({Kind::kBegin, 1, 0}, "54 00000001 00000000");
+  expect({Kind::kOpen, 2, 8123}, "4f 00000002 00001fbb");
+  expect({Kind::kData, 0x01020304, 4 << 20}, "44 01020304 00400000");
+  expect({Kind::kEnd, 0xffffffff, 0}, "45 ffffffff 00000000");
+}
+
+TEST(TrunkHeader, IsOfAKnownKindAndSize) {
+  for (const std::string hex : {
+           "46 00000001 00000001",  // a Kinetic frame
+           "54 00000002 00000000",  // another version
+           "54 00000001 00000001",  //
+           "4f 00000000 00001fbb",  // no channel
+           "4f 00000001 00000000",  // no port
+           "4f 00000001 00010000",  //
+           "44 00000000 00000001",  //
+           "44 00000001 00000000",  // an empty piece
+           "44 00000001 00400001",  // a long one
+           "45 00000001 00000001",  //
+           "45 00000000 00000000",  //
+       }) {
+    const std::string bytes = FromHex(hex);
+    EXPECT_FAILS(DecodeTrunkHeader(HeaderIn(bytes)), EBADMSG);
+  }
+}
+
+// What uses a channel as a connection does: it sends on any thread, and what is not taken later.
+class ChannelUser final : public IoLoop::Handler, public std::enable_shared_from_this<ChannelUser> {
+ public:
+  ChannelUser(IoLoop& loop, std::shared_ptr<Channel> channel, size_t most_at_once = 64 << 10)
+      : loop_(loop), socket_(std::move(channel)), buffer_(most_at_once) {}
+
+  void Start() { socket_.Watch(loop_, EPOLLIN, shared_from_this()); }  // loop thread
+
+  void Send(std::string bytes) {
+    {
+      const MutexLock lock(mutex_);
+      to_send_ += std::move(bytes);
+      if (sending_ || blocked_) return;
+      sending_ = true;
+    }
+    SendAll();
+  }
+
+  // Does not take what comes, or takes it again.
+  void Pause(bool pauses) {
+    const MutexLock lock(mutex_);
+    reads_ = !pauses;
+    socket_.Change(Events());
+  }
+
+  void End() {  // loop thread
+    socket_.Unwatch();
+    has_ended_ = true;
+  }
+
+  std::string received() {
+    const MutexLock lock(mutex_);
+    return received_;
+  }
+  size_t received_bytes() {
+    const MutexLock lock(mutex_);
+    return received_.size();
+  }
+  bool has_ended() const { return has_ended_; }  // or the peer has
+
+  void OnReady(uint32_t events) override {
+    const auto self = shared_from_this();
+    if (events & EPOLLOUT) {
+      {
+        const MutexLock lock(mutex_);
+        if (blocked_) sending_ = true;
+        if (!std::exchange(blocked_, false)) return socket_.Change(Events());
+        socket_.Change(Events());
+      }
+      SendAll();
+    }
+    if (events & EPOLLIN) Receive();
+  }
+
+ private:
+  uint32_t Events() REQUIRES(mutex_) {
+    return (reads_ ? EPOLLIN : 0u) | (blocked_ ? EPOLLOUT : 0u);
+  }
+
+  void Receive() {
+    for (;;) {
+      const iovec place{buffer_.data(), buffer_.size()};
+      const ssize_t got = socket_.Read(&place, 1);
+      if (got < 0 && errno == EAGAIN) return;
+      if (got <= 0) return End();
+      const MutexLock lock(mutex_);
+      received_.append(reinterpret_cast<const char*>(buffer_.data()), static_cast<size_t>(got));
+      if (!reads_) return;
+    }
+  }
+
+  void SendAll() {
+    for (;;) {
+      std::string bytes;
+      {
+        const MutexLock lock(mutex_);
+        if (to_send_.empty()) {
+          sending_ = false;
+          return;
+        }
+        bytes = to_send_;
+      }
+      // In several parts, as messages and their values are.
+      const size_t half = bytes.size() / 3;
+      const std::array parts = {iovec{bytes.data(), half},
+                                iovec{bytes.data() + half, bytes.size() - half}};
+      const ssize_t sent = socket_.Write(parts.data(), 2);
+      const MutexLock lock(mutex_);
+      if (sent >= 0) {
+        to_send_.erase(0, static_cast<size_t>(sent));
+        continue;
+      }
+      sending_ = false;
+      if (errno != EAGAIN) return;
+      blocked_ = true;
+      return socket_.Change(Events());
+    }
+  }
+
+  IoLoop& loop_;
+  DriveSocket socket_;
+  std::vector<std::byte> buffer_;
+  std::atomic<bool> has_ended_ = false;
+  Mutex mutex_;
+  std::string to_send_ GUARDED_BY(mutex_);
+  std::string received_ GUARDED_BY(mutex_);
+  bool sending_ GUARDED_BY(mutex_) = false;
+  bool blocked_ GUARDED_BY(mutex_) = false;
+  bool reads_ GUARDED_BY(mutex_) = true;
+};
+
+class TrunkTest : public testing::Test {
+ protected:
+  TrunkTest() {
+    int sockets[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sockets), 0);
+    const int small = 16 << 10;  // so that it is full often
+    for (const int each : sockets) setsockopt(each, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    ends_[0] = FileDescriptor(sockets[0]);
+    ends_[1] = FileDescriptor(sockets[1]);
+  }
+
+  ~TrunkTest() override {
+    client_loop_.PostAndWait([this] {
+      if (client_ != nullptr) client_->Close();
+    });
+    server_loop_.PostAndWait([this] {
+      if (server_ != nullptr) server_->Close();
+    });
+    client_loop_.PostAndWait([] {});
+    server_loop_.PostAndWait([] {});
+  }
+
+  // The server's side, which refuses port 9.
+  void StartServer() {
+    server_loop_.PostAndWait([this] {
+      server_ = Trunk::Start(server_loop_, DriveSocket(std::move(ends_[1]), nullptr),
+                             {.opened =
+                                  [this](std::shared_ptr<Channel> channel, uint32_t port) {
+                                    if (port == 9) return;
+                                    auto user = std::make_shared<ChannelUser>(
+                                        server_loop_, std::move(channel), 1 + port * 997 % 70000);
+                                    user->Start();
+                                    const MutexLock lock(mutex_);
+                                    served_[port] = std::move(user);
+                                  },
+                              .emptied = [this] { is_empty_ = true; },
+                              .lost = [this] { is_lost_ = true; }},
+                             /*is_client=*/false);
+    });
+  }
+
+  void StartClient() {
+    client_loop_.PostAndWait([this] {
+      client_ = Trunk::Start(client_loop_, DriveSocket(std::move(ends_[0]), nullptr), {},
+                             /*is_client=*/true);
+    });
+  }
+
+  std::shared_ptr<ChannelUser> Open(uint32_t port) {
+    std::shared_ptr<ChannelUser> user;
+    client_loop_.PostAndWait([&] {
+      user = std::make_shared<ChannelUser>(client_loop_, client_->Open(port));
+      user->Start();
+    });
+    return user;
+  }
+
+  std::shared_ptr<ChannelUser> Served(uint32_t port) {
+    std::shared_ptr<ChannelUser> user;
+    Await([&] {
+      const MutexLock lock(mutex_);
+      user = served_[port];
+      return user != nullptr;
+    });
+    return user;
+  }
+
+  template <typename Condition>
+  static void Await(Condition condition) {
+    while (!condition()) std::this_thread::yield();
+  }
+
+  // Says something to the server that a client of ours would not.
+  void Say(std::string_view bytes) {
+    ASSERT_EQ(write(ends_[0].get(), bytes.data(), bytes.size()),
+              static_cast<ssize_t>(bytes.size()));
+  }
+
+  RealRuntime runtime_;
+  IoLoop client_loop_{runtime_, "client"};
+  IoLoop server_loop_{runtime_, "server"};
+  FileDescriptor ends_[2];
+  std::shared_ptr<Trunk> client_;
+  std::shared_ptr<Trunk> server_;
+  std::atomic<bool> is_empty_ = false;
+  std::atomic<bool> is_lost_ = false;
+  Mutex mutex_;
+  std::map<uint32_t, std::shared_ptr<ChannelUser>> served_ GUARDED_BY(mutex_);
+};
+
+TEST_F(TrunkTest, CarriesAChannelBothWays) {
+  StartServer();
+  StartClient();
+  const auto asks = Open(8);
+  asks->Send("a question");
+  const auto answers = Served(8);
+  Await([&] { return answers->received() == "a question"; });
+  answers->Send("an answer");
+  Await([&] { return asks->received() == "an answer"; });
+}
+
+TEST_F(TrunkTest, AChannelThatIsRefusedEnds) {
+  StartServer();
+  StartClient();
+  const auto refused = Open(9);
+  Await([&] { return refused->has_ended(); });
+  const auto other = Open(8);
+  other->Send("goes on");
+  Await([&] { return Served(8)->received() == "goes on"; });
+}
+
+TEST_F(TrunkTest, TheEndOfOneChannelIsNoneOfOthers) {
+  StartServer();
+  StartClient();
+  const auto first = Open(1);
+  const auto second = Open(2);
+  first->Send("first");
+  Await([&] { return Served(1)->received() == "first"; });
+  client_loop_.PostAndWait([&] { first->End(); });
+  Await([&] { return Served(1)->has_ended(); });
+  second->Send("second");
+  Await([&] { return Served(2)->received() == "second"; });
+  EXPECT_FALSE(is_empty_);
+  client_loop_.PostAndWait([&] { second->End(); });
+  Await([&] { return is_empty_.load(); });
+  EXPECT_FALSE(is_lost_);
+}
+
+TEST_F(TrunkTest, TheEndOfTheConnectionIsThatOfAllChannels) {
+  StartServer();
+  StartClient();
+  const auto first = Open(1);
+  const auto second = Open(2);
+  const auto served = Served(2);
+  client_loop_.PostAndWait([&] { client_->Close(); });
+  Await([&] { return first->has_ended() && second->has_ended() && served->has_ended(); });
+  Await([&] { return is_lost_.load(); });
+}
+
+// One that does not take what comes holds up the others, and loses nothing.
+TEST_F(TrunkTest, OneMayTakeNothingForAWhile) {
+  StartServer();
+  StartClient();
+  const auto slow = Open(1);
+  const auto other = Open(2);
+  Served(1)->Pause(true);
+  const std::string much(1 << 20, 'x');
+  slow->Send(much);
+  other->Send("more");
+  const auto served = Served(2);
+  Served(1)->Pause(false);
+  Await([&] { return Served(1)->received_bytes() == much.size(); });
+  Await([&] { return served->received() == "more"; });
+}
+
+// Several threads, channels and directions at once, pieces of all sizes, and pauses now and then.
+TEST_F(TrunkTest, EachStreamArrivesInOrder) {
+  constexpr uint32_t kChannels = 12;
+  constexpr size_t kBytes = 3 << 20;
+  StartServer();
+  StartClient();
+  struct Way {
+    std::shared_ptr<ChannelUser> from;
+    std::shared_ptr<ChannelUser> to;
+    std::string sent;
+  };
+  std::deque<Way> ways;
+  for (uint32_t port = 10; port < 10 + kChannels; ++port) {
+    const auto client = Open(port);
+    const auto server = Served(port);
+    ways.push_back({client, server, {}});
+    ways.push_back({server, client, {}});
+  }
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < ways.size(); ++i) {
+    threads.emplace_back([&way = ways[i], i] {
+      std::mt19937_64 random(i);
+      while (way.sent.size() < kBytes) {
+        const size_t most = size_t{1} << random() % 19;
+        std::string bytes(1 + random() % most, '\0');
+        for (char& each : bytes) each = static_cast<char>(random());
+        way.sent += bytes;
+        way.from->Send(std::move(bytes));
+        if (random() % 16 == 0) way.to->Pause(true);
+        if (random() % 8 == 0) way.to->Pause(false);
+      }
+      way.to->Pause(false);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (Way& way : ways) {
+    Await([&] { return way.to->received_bytes() == way.sent.size(); });
+    EXPECT_TRUE(way.to->received() == way.sent) << "a stream arrived otherwise than it was sent";
+  }
+  EXPECT_FALSE(is_lost_);
+}
+
+TEST_F(TrunkTest, WhatIsNoTrunkEndsIt) {
+  const std::string begin = FromHex("54 00000001 00000000");
+  const std::string open = FromHex("4f 00000005 00000008");
+  for (const std::string& said : {
+           std::string("GET / HTTP/1.1\r\n\r\n"),
+           open + begin,                                         // the beginning comes first
+           begin + begin,                                        // and once
+           begin + FromHex("44 00000001 00000001 00"),           // a channel that is not open
+           begin + open + open,                                  // one that is
+           begin + open + FromHex("4f 00000004 00000008"),       // one that was, perhaps
+           begin + open + FromHex("44 00000006 00000001 00"),    //
+           begin + open + FromHex("46 00000000 00000000 00 00")  // a Kinetic frame
+       }) {
+    int sockets[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sockets), 0);
+    ends_[0] = FileDescriptor(sockets[0]);
+    ends_[1] = FileDescriptor(sockets[1]);
+    is_lost_ = false;
+    StartServer();
+    Say(said);
+    Await([&] { return is_lost_.load(); });
+  }
+}
+
+TEST_F(TrunkTest, WhatComesForAChannelThatHasEndedIsDropped) {
+  StartServer();
+  Say(FromHex("54 00000001 00000000 4f 00000001 00000008 4f 00000002 00000007"));
+  Served(7);
+  const auto ended = Served(8);
+  server_loop_.PostAndWait([&] { ended->End(); });
+  const std::string long_piece(20000, 'x');
+  Say(FromHex("44 00000001 00004e20") + long_piece + FromHex("44 00000002 00000002") + "on");
+  Await([&] { return Served(7)->received() == "on"; });
+}
+
+}  // namespace
+}  // namespace pinstripe
