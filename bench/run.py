@@ -79,6 +79,11 @@ def slow_drive(build, _, minutes):
     return ["run-slow-drive.py", build, "--file-mib", mib, "--operations", operations]
 
 
+def connections(build, _, minutes):
+    clients, mib = choose(minutes, (1, ("20", "256")), (0, ("5", "64")))
+    return ["run-connections.py", build, "--clients", clients, "--file-mib", mib]
+
+
 def scale(build, _, minutes):
     files, mib = choose(minutes, (20, ("30000", "1024")), (10, ("10000", "512")), (0, ("3000", "256")))
     return ["run-scale.py", build, "--files", files, "--mib", mib]
@@ -96,6 +101,7 @@ QUESTIONS = {
     "engines": (2, engines),
     "memory": (3.5, memory),
     "slow-drive": (1.5, slow_drive),
+    "connections": (1.5, connections),
     "scale": (8, scale),
 }
 ROUNDS = "20"  # at most; time ends it before

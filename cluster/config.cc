@@ -413,6 +413,7 @@ void ReadLimits(ConfigTable& table, ClusterConfig& config) {
       table.Time("open_timeout", config.open_timeout, milliseconds(10), minutes(10));
   config.idle_timeout =
       table.Time("idle_timeout", config.idle_timeout, milliseconds(0), std::chrono::hours(24));
+  config.share_connections = table.Flag("share_connections", config.share_connections);
 }
 
 // The table of the option to blame, where its line can be looked up.
@@ -545,6 +546,7 @@ std::vector<std::string> ClusterConfig::FixedSettingsThatDiffer(const ClusterCon
   compare(drive_timeout == other.drive_timeout, "limits.drive_timeout");
   compare(open_timeout == other.open_timeout, "limits.open_timeout");
   compare(idle_timeout == other.idle_timeout, "limits.idle_timeout");
+  compare(share_connections == other.share_connections, "limits.share_connections");
   compare(cache_directory == other.cache_directory, "limits.cache_dir");
   compare(cache_directory_bytes == other.cache_directory_bytes, "limits.cache_dir_size");
   compare(durable_close == other.durable_close, "files.close");

@@ -89,6 +89,7 @@ struct ClusterConfig {
   Duration drive_timeout = std::chrono::seconds(5);
   Duration open_timeout = std::chrono::seconds(10);
   Duration idle_timeout = std::chrono::minutes(5);  // of a connection that nobody uses; 0: none
+  bool share_connections = false;                   // by the drives of one process
   std::optional<EngineConfig> engine;               // null: engine = "drives"
   std::vector<DriveConfig> drives;                  // ascending by id
 

@@ -108,21 +108,26 @@ std::unique_ptr<Drive> NewDrive(KineticIo& io, Options options, std::string iden
 
 }  // namespace
 
-DriveFactory RealDriveFactory(KineticIo& io, Duration connect_timeout, Duration idle_timeout) {
-  return
-      [&io, connect_timeout, idle_timeout](const DriveConfig& config, std::string identity_key,
-                                           IdentityCheck check) -> Result<std::unique_ptr<Drive>> {
-        if (config.engine) {
-          return NewEngine(io.runtime(), *config.engine, std::move(identity_key), std::move(check),
-                           connect_timeout, idle_timeout);
-        }
-        if (config.IsRedis()) {
-          return NewDrive<RedisDrive>(io, TRY(WayToRedis(config)), std::move(identity_key),
-                                      std::move(check), connect_timeout, idle_timeout);
-        }
-        return NewDrive<KineticDrive>(io, TRY(WayTo(config)), std::move(identity_key),
-                                      std::move(check), connect_timeout, idle_timeout);
-      };
+ConnectionUse ConnectionUse::Of(const ClusterConfig& config) {
+  return {.idle_timeout = config.idle_timeout, .are_shared = config.share_connections};
+}
+
+DriveFactory RealDriveFactory(KineticIo& io, Duration connect_timeout, ConnectionUse use) {
+  return [&io, connect_timeout, use](const DriveConfig& config, std::string identity_key,
+                                     IdentityCheck check) -> Result<std::unique_ptr<Drive>> {
+    if (config.engine) {
+      return NewEngine(io.runtime(), *config.engine, std::move(identity_key), std::move(check),
+                       connect_timeout, use.idle_timeout);
+    }
+    if (config.IsRedis()) {
+      return NewDrive<RedisDrive>(io, TRY(WayToRedis(config)), std::move(identity_key),
+                                  std::move(check), connect_timeout, use.idle_timeout);
+    }
+    KineticDrive::Options way = TRY(WayTo(config));
+    way.shares_connection = use.are_shared;
+    return NewDrive<KineticDrive>(io, std::move(way), std::move(identity_key), std::move(check),
+                                  connect_timeout, use.idle_timeout);
+  };
 }
 
 Result<std::unique_ptr<KineticDrive>> ConnectDrive(KineticIo& io, const DriveConfig& config,
@@ -155,7 +160,8 @@ Result<EngineState> ConnectedCluster::LookAtEngine(Duration timeout) {
 }
 
 DriveFactory ConnectedCluster::drive_factory() {
-  return RealDriveFactory(*io_, cluster_->config().drive_timeout, cluster_->config().idle_timeout);
+  return RealDriveFactory(*io_, cluster_->config().drive_timeout,
+                          ConnectionUse::Of(cluster_->config()));
 }
 
 Result<std::unique_ptr<ConnectedCluster>> Connect(Runtime& runtime,
@@ -163,7 +169,7 @@ Result<std::unique_ptr<ConnectedCluster>> Connect(Runtime& runtime,
   const ClusterConfig config = TRY(ClusterConfig::Load(config_file));
   auto io = std::make_unique<KineticIo>(runtime);
   std::unique_ptr<Cluster> cluster = TRY(Cluster::Open(
-      runtime, config, RealDriveFactory(*io, config.drive_timeout, config.idle_timeout),
+      runtime, config, RealDriveFactory(*io, config.drive_timeout, ConnectionUse::Of(config)),
       [config_file] { return ClusterConfig::Load(config_file); }, Redirect));
   return std::make_unique<ConnectedCluster>(std::move(io), std::move(cluster));
 }

@@ -20,9 +20,14 @@ class KineticDrive;
 class KineticIo;
 
 // The DriveFactory of real programs: KineticDrives and RedisDrives that do their I/O on `io`, which
-// outlives them, and EngineDrives. To be passed to Cluster::Format. The drives close connections
-// that are not used for `idle_timeout`; zero: never.
-DriveFactory RealDriveFactory(KineticIo& io, Duration connect_timeout, Duration idle_timeout = {});
+// outlives them, and EngineDrives. To be passed to Cluster::Format.
+struct ConnectionUse {
+  Duration idle_timeout{};  // one that is not used is closed after it; zero: never
+  bool are_shared = false;  // by the drives of one process (kinetic/shared_connections.h)
+
+  static ConnectionUse Of(const ClusterConfig& config);
+};
+DriveFactory RealDriveFactory(KineticIo& io, Duration connect_timeout, ConnectionUse use = {});
 
 // A way to a drive as the configuration says it, whichever drive is there: for those who ask what
 // only a Kinetic device can tell. ENOTSUP: it is a Redis store.

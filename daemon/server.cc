@@ -421,7 +421,10 @@ class Server::Impl {
     };
     const auto trunk = std::make_shared<TrunkSession>(
         *loops_[i], std::move(socket), std::move(place), std::move(received),
-        options_.handshake_timeout, opened, ClosedOf(i));
+        TrunkSession::Limits{.patience = options_.handshake_timeout,
+                             // Twice: of those that are made again the former ones may not be gone.
+                             .most_channels = 2 * PortsSharedWith(*through).size()},
+        opened, ClosedOf(i));
     sessions_[i].insert(trunk);
     trunk->Start();
   }

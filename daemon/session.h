@@ -165,7 +165,6 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
   void Send(std::string frame, bool last = false);
   void SendAll(std::span<Outgoing> out) EXCLUDES(mutex_);
   void SendWaiting() RELEASE(mutex_);
-  ssize_t Write(iovec* parts, size_t count);
   bool Consume(size_t bytes) REQUIRES(mutex_);
   std::vector<HandedPtr> TakeHeldBack() REQUIRES(mutex_);
   void CountUnderWay(size_t requests, size_t bytes) EXCLUDES(mutex_);

@@ -336,7 +336,7 @@ void Session::SendWaiting() {
     Outbox::Parts parts;
     const size_t count = outbox_.NextPieces(parts);
     mutex_.Unlock();
-    const ssize_t sent = Write(parts.data(), count);
+    const ssize_t sent = socket_.Write(parts.data(), static_cast<int>(count));
     const int error = errno;
     mutex_.Lock();
     if (sent >= 0) {
@@ -360,10 +360,6 @@ void Session::SendWaiting() {
   } else if (watch) {
     loop_.Post([self = shared_from_this()] { self->Watch(); });
   }
-}
-
-ssize_t Session::Write(iovec* parts, size_t count) {
-  return socket_.Write(parts, static_cast<int>(count));
 }
 
 // True: the last words are out.

@@ -5,16 +5,16 @@
 namespace pinstripe {
 
 TrunkSession::TrunkSession(IoLoop& loop, DriveSocket socket, std::unique_ptr<Places::Place> place,
-                           Buffer received, Duration patience, Opened opened,
+                           Buffer received, Limits limits, Opened opened,
                            std::function<void(std::shared_ptr<Connection>)> closed)
     : loop_(loop),
       socket_(std::move(socket)),
       place_(std::move(place)),
       received_(std::move(received)),
-      patience_(patience),
+      limits_(limits),
       opened_(std::move(opened)),
       closed_(std::move(closed)),
-      timer_(loop, [this] { WaitForChannel(); }) {}
+      timer_(loop, [this] { CloseIfEmpty(); }) {}
 
 TrunkSession::~TrunkSession() = default;
 
@@ -25,18 +25,24 @@ void TrunkSession::Start() {
       if (const auto self = weak.lock()) self->Close();
     });
   });
-  const auto close = [weak] {
-    if (const auto self = weak.lock()) self->Close();
-  };
-  trunk_ =
-      Trunk::Start(loop_, std::move(socket_),
-                   {.opened = [this](std::shared_ptr<Channel> channel,
-                                     uint32_t port) { opened_(std::move(channel), port, place_); },
-                    .emptied = close,
-                    .lost = close},
-                   /*is_client=*/false, received_);
+  trunk_ = Trunk::Start(loop_, std::move(socket_),
+                        {.opened =
+                             [this](std::shared_ptr<Channel> channel, uint32_t port) {
+                               if (trunk_->CountChannels() > limits_.most_channels) return;
+                               opened_(std::move(channel), port, place_);
+                             },
+                         .emptied =
+                             [weak] {
+                               if (const auto self = weak.lock()) self->WaitForChannel();
+                             },
+                         .lost =
+                             [weak] {
+                               if (const auto self = weak.lock()) self->Close();
+                             }},
+
+                        /*is_client=*/false, received_);
   received_ = Buffer();
-  timer_.Arm(loop_.runtime().Now() + patience_);
+  WaitForChannel();
 }
 
 void TrunkSession::Close() {
@@ -46,8 +52,11 @@ void TrunkSession::Close() {
   closed_(shared_from_this());
 }
 
-// Somebody who asks for nothing is not waited for.
-void TrunkSession::WaitForChannel() {
+// Somebody who asks for nothing is not waited for. Who has just ended its last channel may already
+// be opening the next one, so it is the one to close.
+void TrunkSession::WaitForChannel() { timer_.Arm(loop_.runtime().Now() + limits_.patience); }
+
+void TrunkSession::CloseIfEmpty() {
   if (trunk_->CountChannels() == 0) Close();
 }
 

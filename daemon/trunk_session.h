@@ -26,10 +26,14 @@ class TrunkSession final : public Connection, public std::enable_shared_from_thi
   using Opened = std::function<void(std::shared_ptr<Channel> channel, uint32_t port,
                                     const std::shared_ptr<Places::Place>& carrier)>;
 
-  // `received`: what has come already. `patience`: how long it may have no channel. `closed` is
-  // called once.
+  struct Limits {
+    Duration patience{};       // for so long it may have no channel
+    size_t most_channels = 1;  // at a time
+  };
+
+  // `received`: what has come already. `closed` is called once.
   TrunkSession(IoLoop& loop, DriveSocket socket, std::unique_ptr<Places::Place> place,
-               Buffer received, Duration patience, Opened opened,
+               Buffer received, Limits limits, Opened opened,
                std::function<void(std::shared_ptr<Connection>)> closed);
   ~TrunkSession() override;
 
@@ -41,12 +45,13 @@ class TrunkSession final : public Connection, public std::enable_shared_from_thi
 
  private:
   void WaitForChannel();
+  void CloseIfEmpty();
 
   IoLoop& loop_;
   DriveSocket socket_;  // until Start()
   const std::shared_ptr<Places::Place> place_;
   Buffer received_;
-  const Duration patience_;
+  const Limits limits_;
   const Opened opened_;
   const std::function<void(std::shared_ptr<Connection>)> closed_;
   IoLoop::Timer timer_;

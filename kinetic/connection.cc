@@ -253,6 +253,7 @@ void KineticConnection::OnSocket(Result<DriveSocket> socket) {
   if (!socket) return Lose(socket.error());
   socket_ = *std::move(socket);
   socket_.Watch(loop_, EPOLLOUT, shared_from_this());
+  if (socket_.is_ready()) GoOnConnecting();
 }
 
 void KineticConnection::GoOnConnecting() {
@@ -297,7 +298,7 @@ Status KineticConnection::ReceiveSome(bool* more) {
     return Fail(EHOSTUNREACH, "{}", ErrnoText(errno));
   }
   if (got == 0) return Fail(EHOSTUNREACH, "the drive closed the connection");
-  *more = static_cast<size_t>(got) == room;
+  *more = static_cast<size_t>(got) == room || socket_.may_have_more();
   reader_.Filled(static_cast<size_t>(got));
   last_received_ = loop_.runtime().Now();
   while (std::optional<Frame> frame = TRY(reader_.Next())) {

@@ -43,6 +43,8 @@ class DriveSocket {
   int fd() const { return channel_ != nullptr ? channel_->fd() : socket_.get(); }
   bool has_tls() const { return channel_ != nullptr ? channel_->has_tls() : tls_ != nullptr; }
 
+  bool is_ready() const { return is_ready_; }  // GoOn() has said kDone
+
   // Tells `handler` what the socket is ready for, until Unwatch(), as IoLoop::Add() does. Loop
   // thread.
   void Watch(IoLoop& loop, uint32_t epoll_events, std::shared_ptr<IoLoop::Handler> handler);

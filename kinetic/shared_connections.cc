@@ -223,8 +223,9 @@ void SharedConnections::GiveUp(Attempt& attempt, const Status& why) {
   std::erase(attempts_, self);
   attempt.End();
   attempt.socket.Shut();
-  LetGo(attempt);
   Answer(std::move(attempt.first), tl::unexpected(why));
+  // It may be the drive alone that is away: the next one is the first now.
+  for (Wanted& each : std::exchange(attempt.others, {})) Connect(std::move(each));
 }
 
 // The others do not wait for it any more.

@@ -13,6 +13,7 @@
 #include <cassert>
 #include <cstring>
 #include <ctime>
+#include <map>
 
 #include "base/log.h"
 #include "base/private_file.h"
@@ -334,7 +335,19 @@ Result<std::unique_ptr<TlsStream>> TlsServer::Accept(int socket) const {
   return stream;
 }
 
+// What is believed takes as much memory as a connection, so those who believe the same share it.
 Result<std::shared_ptr<const TlsClient>> TlsClient::Create(const std::string& authorities) {
+  static Mutex mutex;
+  static std::map<std::string, std::weak_ptr<const TlsClient>> known;
+  const MutexLock lock(mutex);
+  std::erase_if(known, [](const auto& each) { return each.second.expired(); });
+  if (auto same = known[authorities].lock()) return same;
+  std::shared_ptr<const TlsClient> made = TRY(New(authorities));
+  known[authorities] = made;
+  return made;
+}
+
+Result<std::shared_ptr<const TlsClient>> TlsClient::New(const std::string& authorities) {
   const Context context = TRY(NewContext(TLS_client_method()));
   if (!authorities.empty()) {
     TRY(AddAuthorities(authorities, SSL_CTX_get_cert_store(context.get())));

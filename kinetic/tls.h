@@ -125,6 +125,7 @@ class TlsClient {
   Result<std::unique_ptr<TlsStream>> Connect(int socket, const std::string& host) const;
 
  private:
+  static Result<std::shared_ptr<const TlsClient>> New(const std::string& authorities);
   TlsClient(std::shared_ptr<ssl_ctx_st> context, std::string authorities)
       : context_(std::move(context)), authorities_(std::move(authorities)) {}
 

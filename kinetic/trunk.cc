@@ -14,6 +14,7 @@ namespace {
 constexpr size_t kStageBytes = 16 << 10;
 constexpr int kReadsAtOnce = 32;  // before the loop looks after other connections
 constexpr size_t kMostParts = 160;
+constexpr size_t kMostHead = kMostTrunkPiece + (64 << 10);  // of what was not sent yet
 
 size_t SizeOf(const iovec* parts, int count) {
   size_t bytes = 0;
@@ -62,6 +63,7 @@ Result<TrunkHeader> DecodeTrunkHeader(std::span<const std::byte, kTrunkHeaderByt
       case Kind::kBegin: return header.channel == kTrunkVersion && header.n == 0;
       case Kind::kOpen: return header.channel > 0 && header.n > 0 && header.n <= 65535;
       case Kind::kData: return header.channel > 0 && header.n > 0 && header.n <= kMostTrunkPiece;
+      case Kind::kWindow: return header.channel > 0 && header.n > 0 && header.n <= kTrunkWindow;
       case Kind::kEnd: return header.channel > 0 && header.n == 0;
     }
     return false;
@@ -81,16 +83,14 @@ class Trunk::Stream final : public Channel {
   void Watch(uint32_t epoll_events, std::shared_ptr<IoLoop::Handler> handler) override {
     handler_ = std::move(handler);
     Change(epoll_events);
+    if (peer_ended) GoOnReading();
   }
 
   void Change(uint32_t epoll_events) override {
     if (ended_) return;
     const uint32_t before = events_.exchange(epoll_events);
-    if ((before ^ epoll_events) & EPOLLOUT) trunk_->Wait(id_, (epoll_events & EPOLLOUT) != 0);
-    // It may have been waited for.
-    if (!(before & EPOLLIN) && (epoll_events & EPOLLIN)) {
-      trunk_->loop_.Post([trunk = trunk_, id = id_] { trunk->GoOnReading(id); });
-    }
+    if ((before ^ epoll_events) & EPOLLOUT) trunk_->Wait(*this, (epoll_events & EPOLLOUT) != 0);
+    if (!(before & EPOLLIN) && (epoll_events & EPOLLIN)) GoOnReading();
   }
 
   void End() override {
@@ -109,22 +109,31 @@ class Trunk::Stream final : public Channel {
   int fd() const override { return trunk_->socket_.fd(); }
 
   bool wants(uint32_t events) const { return (events_ & events) != 0; }
+  bool ended() const { return ended_; }
   void Tell(uint32_t events) {
     if (const std::shared_ptr<IoLoop::Handler> handler = handler_) handler->OnReady(events);
   }
-  void PeerEnded() {
-    peer_ended_ = true;
-    Tell(EPOLLIN | EPOLLHUP);
+
+  // Has it told again that there is something to read. Any thread.
+  void GoOnReading() {
+    trunk_->loop_.Post([trunk = trunk_, id = id_] { trunk->GoOnReading(id); });
   }
-  bool peer_ended() const { return peer_ended_; }
-  bool ended() const { return ended_; }
+
+  // Of the loop's thread:
+  bool peer_ended = false;
+  std::string kept;      // came, and was not taken
+  size_t kept_read = 0;  // and what was taken of that
+  uint32_t untaken = 0;  // bytes that were announced, and not taken yet
+  uint32_t taken = 0;    // and taken, but not granted again
+
+  // By the thread that holds trunk_->mutex_, which the analysis does not see through a Stream:
+  uint32_t window = kTrunkWindow;  // bytes that may be sent
 
  private:
   const std::shared_ptr<Trunk> trunk_;
   const uint32_t id_;
   std::atomic<uint32_t> events_ = 0;
   std::shared_ptr<IoLoop::Handler> handler_;  // of the loop's thread
-  bool peer_ended_ = false;                   // likewise
   std::atomic<bool> ended_ = false;
 };
 
@@ -181,46 +190,29 @@ void Trunk::OnReady(uint32_t epoll_events) {
 
 // --- Reading
 
-// What a socket says is told to the channels as it comes: who reads what is its own reads it from
-// where it lies, so that values are received where they will stay.
+// What comes is told to its channel, whose user reads it from where it lies, so that values are
+// received where they will stay.
 void Trunk::Receive() {
   if (std::exchange(receiving_, true)) return;
   const auto self = shared_from_this();
   drained_ = false;
-  bool pauses = false;
   int reads = 0;
-  while (!closed_ && !failed_ && !pauses && reads < kReadsAtOnce) {
-    ++reads;
+  for (; !closed_ && !failed_ && !drained_ && reads < kReadsAtOnce; ++reads) {
     if (left_ > 0) {
-      const uint32_t left = left_;
-      pauses = channels_.contains(reading_) ? !HandOn() : !Skip();
-      if (left_ > 0 && drained_) break;
-      if (left_ == left && !pauses) {  // as one that is still connecting
-        ReadAgain();
-        break;
-      }
+      channels_.contains(reading_) ? HandOn() : Skip();
     } else if (staged() >= kTrunkHeaderBytes) {
       failed_ = !TakeHeader().ok();
-    } else if (!FillStage()) {
-      break;
+    } else {
+      FillStage();
     }
   }
   receiving_ = false;
   if (closed_) return;
   if (failed_) return Lose();
-  if (reads == kReadsAtOnce && !pauses) ReadAgain();
-  if (staged() == 0) stage_begin_ = stage_end_ = 0;
+  if (reads == kReadsAtOnce) ReadAgain();
   const MutexLock lock(mutex_);
-  reads_ = !pauses;
   read_wants_write_ = socket_.read_wants_write();
   SetEvents();
-}
-
-// The channel takes again what comes for it.
-void Trunk::GoOnReading(uint32_t id) {
-  const auto found = channels_.find(id);
-  if (found != channels_.end() && found->second->peer_ended()) found->second->PeerEnded();
-  if (!closed_ && reading_ == id && left_ > 0) Receive();
 }
 
 void Trunk::ReadAgain() {
@@ -243,6 +235,14 @@ bool Trunk::FillStage() {
   return got > 0;
 }
 
+size_t Trunk::TakeStaged(std::byte* place, size_t most) {
+  const size_t bytes = std::min({most, size_t{left_}, staged()});
+  if (bytes > 0) std::memcpy(place, stage_.data() + stage_begin_, bytes);
+  stage_begin_ += bytes;
+  left_ -= static_cast<uint32_t>(bytes);
+  return bytes;
+}
+
 Status Trunk::TakeHeader() {
   const TrunkHeader header =
       TRY(DecodeTrunkHeader(stage_.bytes().subspan(stage_begin_).first<kTrunkHeaderBytes>()));
@@ -254,78 +254,147 @@ Status Trunk::Follow(const TrunkHeader& header) {
   using Kind = TrunkHeader::Kind;
   if (begun_ == (header.kind == Kind::kBegin)) return Fail(EBADMSG, "a trunk begins once");
   begun_ = true;
-  switch (header.kind) {
-    case Kind::kBegin: return {};
-    case Kind::kOpen: {
-      if (user_.opened == nullptr) return Fail(EBADMSG, "it opened a channel to us");
-      if (header.channel <= last_id_) return Fail(EBADMSG, "channel {} again", header.channel);
-      last_id_ = header.channel;
-      auto stream = std::make_shared<Stream>(shared_from_this(), last_id_);
-      channels_[last_id_] = stream.get();
-      user_.opened(std::move(stream), header.n);
-      return {};
-    }
-    case Kind::kData: break;
-    case Kind::kEnd: {
-      const auto found = channels_.find(header.channel);
-      if (found != channels_.end()) found->second->PeerEnded();
-      break;
-    }
+  if (header.kind == Kind::kBegin) return {};
+  if (header.kind == Kind::kOpen) {
+    if (user_.opened == nullptr) return Fail(EBADMSG, "it opened a channel to us");
+    if (header.channel <= last_id_) return Fail(EBADMSG, "channel {} again", header.channel);
+    last_id_ = header.channel;
+    auto stream = std::make_shared<Stream>(shared_from_this(), last_id_);
+    channels_[last_id_] = stream.get();
+    user_.opened(std::move(stream), header.n);
+    return {};
   }
-  // One that has ended here may still be in use there.
   if (header.channel > last_id_) return Fail(EBADMSG, "channel {} is not open", header.channel);
-  if (header.kind != Kind::kData) return {};
+  if (header.kind == Kind::kData) return BeginPiece(header);
+  // One that has ended here may still be in use there.
   const auto found = channels_.find(header.channel);
-  if (found != channels_.end() && found->second->peer_ended()) {
-    return Fail(EBADMSG, "channel {} had ended", header.channel);
+  if (found == channels_.end()) return {};
+  Stream& stream = *found->second;
+  if (stream.peer_ended) return Fail(EBADMSG, "channel {} had ended", header.channel);
+  if (header.kind == Kind::kEnd) {
+    stream.peer_ended = true;
+    GoOnReading(stream.id());
+    return {};
   }
-  reading_ = header.channel;
-  left_ = header.n;
+  {
+    const MutexLock lock(mutex_);
+    if (header.n > kTrunkWindow - stream.window) {
+      return Fail(EBADMSG, "channel {} has taken more than there was", header.channel);
+    }
+  }
+  Grant(stream, header.n);
   return {};
 }
 
-// Lets the channel take what has come for it. False: it takes nothing more now.
-bool Trunk::HandOn() {
+Status Trunk::BeginPiece(const TrunkHeader& header) {
+  reading_ = header.channel;
+  left_ = header.n;
+  const auto found = channels_.find(header.channel);
+  if (found == channels_.end()) return {};
+  Stream& stream = *found->second;
+  if (stream.peer_ended) return Fail(EBADMSG, "channel {} had ended", header.channel);
+  if (header.n > kTrunkWindow - stream.untaken) {
+    return Fail(EBADMSG, "channel {} has sent more than it may", header.channel);
+  }
+  stream.untaken += header.n;
+  return {};
+}
+
+// Lets the channel take what has come for it, and keeps what it does not take.
+void Trunk::HandOn() {
   const uint32_t id = reading_;
-  if (!channels_.at(id)->wants(EPOLLIN)) return false;
-  channels_.at(id)->Tell(EPOLLIN);
+  Stream& stream = *channels_.at(id);
+  const uint32_t left = left_;
+  if (stream.kept.empty() && stream.wants(EPOLLIN)) {
+    stream.Tell(EPOLLIN);
+    if (left_ < left || drained_ || failed_ || closed_) return;
+  }
   const auto found = channels_.find(id);
-  return left_ == 0 || found == channels_.end() || found->second->wants(EPOLLIN);
+  if (found != channels_.end() && left_ > 0) Keep(*found->second);
+}
+
+void Trunk::Keep(Stream& stream) {
+  if (staged() == 0 && !FillStage()) return;
+  const size_t before = stream.kept.size();
+  const size_t more = std::min<size_t>(staged(), left_);
+  stream.kept.resize(before + more);
+  TakeStaged(reinterpret_cast<std::byte*>(stream.kept.data()) + before, more);
+  if (before == 0 && stream.wants(EPOLLIN)) stream.GoOnReading();
 }
 
 // Of a channel that has ended here.
-bool Trunk::Skip() {
-  if (staged() == 0 && !FillStage()) return true;
+void Trunk::Skip() {
+  if (staged() == 0 && !FillStage()) return;
   const size_t skipped = std::min<size_t>(staged(), left_);
   stage_begin_ += skipped;
   left_ -= static_cast<uint32_t>(skipped);
-  return true;
 }
 
-ssize_t Trunk::ReadFor(const Stream& stream, const iovec* places, int count) {
-  if (stream.ended() || stream.peer_ended() || closed_) return 0;
-  if (reading_ != stream.id() || left_ == 0) {
+// The channel takes again what comes for it, or what was kept for it, or hears that it has ended.
+void Trunk::GoOnReading(uint32_t id) {
+  const auto self = shared_from_this();
+  const auto find = [&]() -> Stream* {
+    const auto found = channels_.find(id);
+    return found == channels_.end() ? nullptr : found->second;
+  };
+  Stream* stream = find();
+  while (stream != nullptr && !stream->kept.empty() && stream->wants(EPOLLIN)) {
+    const size_t before = stream->kept.size() - stream->kept_read;
+    stream->Tell(EPOLLIN);
+    stream = find();
+    const bool took = stream == nullptr || stream->kept.size() - stream->kept_read < before;
+    if (!took && stream->wants(EPOLLIN)) return stream->GoOnReading();  // it is not there yet
+  }
+  if (stream != nullptr && stream->peer_ended) stream->Tell(EPOLLIN | EPOLLHUP);
+}
+
+ssize_t Trunk::ReadFor(Stream& stream, const iovec* places, int count) {
+  if (stream.ended()) return 0;
+  size_t read = 0;
+  if (!stream.kept.empty()) {
+    for (int i = 0; i < count; ++i) {
+      const size_t bytes = std::min(places[i].iov_len, stream.kept.size() - stream.kept_read);
+      if (bytes > 0) std::memcpy(places[i].iov_base, stream.kept.data() + stream.kept_read, bytes);
+      stream.kept_read += bytes;
+      read += bytes;
+    }
+    if (stream.kept_read == stream.kept.size()) {
+      stream.kept = {};
+      stream.kept_read = 0;
+    }
+    Took(stream, read);
+    return static_cast<ssize_t>(read);
+  }
+  if (stream.peer_ended) return 0;
+  if (closed_ || reading_ != stream.id() || left_ == 0) {
     errno = EAGAIN;
     return -1;
   }
   if (staged() > 0) {
-    size_t read = 0;
-    for (int i = 0; i < count && left_ > 0 && staged() > 0; ++i) {
-      const size_t bytes = std::min({places[i].iov_len, size_t{left_}, staged()});
-      if (bytes > 0) std::memcpy(places[i].iov_base, stage_.data() + stage_begin_, bytes);
-      stage_begin_ += bytes;
-      left_ -= static_cast<uint32_t>(bytes);
-      read += bytes;
+    for (int i = 0; i < count; ++i) {
+      read += TakeStaged(static_cast<std::byte*>(places[i].iov_base), places[i].iov_len);
     }
+    Took(stream, read);
     return static_cast<ssize_t>(read);
   }
   Parts clipped;
   clipped.Add(places, count, left_);
   const ssize_t got = ReadSocket(clipped.parts.data(), clipped.count);
-  if (got > 0) left_ -= static_cast<uint32_t>(got);
-  if (got > 0) return got;
+  if (got > 0) {
+    left_ -= static_cast<uint32_t>(got);
+    Took(stream, static_cast<size_t>(got));
+    return got;
+  }
   errno = EAGAIN;  // all channels hear together of what else there is
   return -1;
+}
+
+// So much more may be sent to it, which the peer is told now and then.
+void Trunk::Took(Stream& stream, size_t bytes) {
+  stream.untaken -= static_cast<uint32_t>(bytes);
+  stream.taken += static_cast<uint32_t>(bytes);
+  if (stream.taken < kTrunkWindow / 2 || stream.peer_ended) return;
+  Control({TrunkHeader::Kind::kWindow, stream.id(), std::exchange(stream.taken, 0)});
 }
 
 ssize_t Trunk::ReadSocket(const iovec* places, int count) {
@@ -336,15 +405,17 @@ ssize_t Trunk::ReadSocket(const iovec* places, int count) {
   if (got > 0) return got;
   drained_ = true;
   failed_ = failed_ || got == 0 || errno != EAGAIN;
+  if (failed_ && !receiving_) LoseSoon();
   return got;
 }
 
 // --- Sending
 
-bool Trunk::MaySend(uint32_t id) const {
-  if (full_) return false;
-  if (owner_ != 0) return owner_ == id;
-  return waiting_.empty() || turn_ == id || waiting_.front() == id;
+bool Trunk::MaySend(const Stream& stream) const {
+  if (full_ || stream.window == 0) return false;
+  const bool is_alone =
+      waiting_.empty() || (waiting_.size() == 1 && waiting_.front() == stream.id());
+  return is_alone || turn_ == stream.id();
 }
 
 ssize_t Trunk::WriteSocket(const iovec* parts, int count) {
@@ -352,75 +423,75 @@ ssize_t Trunk::WriteSocket(const iovec* parts, int count) {
   do {
     sent = socket_.Write(parts, count);
   } while (sent < 0 && errno == EINTR);
-  if (sent < 0 && errno == EAGAIN) {
+  if (sent >= 0) return sent;
+  if (errno == EAGAIN) {
     full_ = true;
     SetEvents();
-    errno = EAGAIN;
-  } else if (sent < 0) {
-    const int error = errno;
-    loop_.Post([self = shared_from_this()] { self->Lose(); });
-    errno = error;
+  } else {
+    LoseSoon();
   }
   return sent;
 }
 
-ssize_t Trunk::WriteFor(const Stream& stream, const iovec* parts, int count) {
+// A piece goes out whole, or is kept as far as the socket does not take it.
+ssize_t Trunk::WriteFor(Stream& stream, const iovec* parts, int count) {
   const MutexLock lock(mutex_);
   if (lost_ || stream.ended()) {
     errno = EPIPE;
     return -1;
   }
-  if (!MaySend(stream.id())) {
+  count = std::min<int>(count, kMostParts - 1);
+  const size_t body =
+      std::min({SizeOf(parts, count), size_t{kMostTrunkPiece}, size_t{stream.window}});
+  if (!MaySend(stream) || !Flush()) {
     errno = EAGAIN;
     return -1;
   }
-  if (owner_ == 0) {
-    const size_t bytes =
-        std::min<size_t>(SizeOf(parts, std::min<int>(count, kMostParts - 1)), kMostTrunkPiece);
-    if (bytes == 0) return 0;
-    owner_ = stream.id();
-    owner_left_ = static_cast<uint32_t>(bytes);
-    const auto header = EncodeTrunkHeader({TrunkHeader::Kind::kData, owner_, owner_left_});
-    head_ += std::exchange(control_, {});
-    head_ += AsText(header);
+  if (body == 0) return 0;
+  head_ += AsText(
+      EncodeTrunkHeader({TrunkHeader::Kind::kData, stream.id(), static_cast<uint32_t>(body)}));
+  Parts all;
+  const iovec header{head_.data(), head_.size()};
+  all.Add(&header, 1, head_.size());
+  all.Add(parts, count, body);
+  const ssize_t sent = WriteSocket(all.parts.data(), all.count);
+  size_t skip = sent > 0 ? static_cast<size_t>(sent) : 0;
+  for (int i = 1; i < all.count; ++i) {
+    // What is kept comes behind what is left of the header.
+    const size_t of_header = i == 1 ? std::min(skip, head_.size()) : 0;
+    if (i == 1) {
+      head_sent_ = of_header;
+      skip -= of_header;
+    }
+    const size_t skipped = std::min(skip, all.parts[i].iov_len);
+    skip -= skipped;
+    head_.append(static_cast<const char*>(all.parts[i].iov_base) + skipped,
+                 all.parts[i].iov_len - skipped);
   }
-  size_t of_body = 0;
-  while (of_body == 0) {
-    Parts clipped;
-    const size_t head = head_.size() - head_sent_;
-    const iovec first{head_.data() + head_sent_, head};
-    clipped.Add(&first, 1, head);
-    clipped.Add(parts, count, owner_left_);
-    const ssize_t sent = WriteSocket(clipped.parts.data(), clipped.count);
-    if (sent < 0) return sent;
-    const size_t of_head = std::min<size_t>(static_cast<size_t>(sent), head);
-    HeadSent(of_head);
-    of_body = static_cast<size_t>(sent) - of_head;
-  }
-  owner_left_ -= static_cast<uint32_t>(of_body);
-  if (owner_left_ == 0) EndPiece();
-  return static_cast<ssize_t>(of_body);
+  HeadSent(0);
+  stream.window -= static_cast<uint32_t>(body);
+  // Others come first now.
+  if (stream.window == 0) std::erase(waiting_, stream.id());
+  turn_ = 0;
+  if (Flush() && !waiting_.empty()) WakeSoon();
+  return static_cast<ssize_t>(body);
 }
 
 void Trunk::HeadSent(size_t bytes) {
   head_sent_ += bytes;
   if (head_sent_ < head_.size()) return;
-  head_.clear();
   head_sent_ = 0;
+  if (head_.capacity() > kStageBytes) {
+    head_ = {};
+  } else {
+    head_.clear();
+  }
 }
 
-// Others may send now, and what was to be said between two pieces.
-void Trunk::EndPiece() {
-  owner_ = 0;
-  WriteHead();
-  if (!waiting_.empty() && !full_) WakeSoon();
-}
-
-// False: there is something left of it.
-bool Trunk::WriteHead() {
-  if (owner_ == 0) head_ += std::exchange(control_, {});
+// False: there is something left that has to go out first.
+bool Trunk::Flush() {
   while (!head_.empty()) {
-    if (full_ || owner_ != 0) return false;
+    if (full_) return false;
     const iovec part{head_.data() + head_sent_, head_.size() - head_sent_};
     const ssize_t sent = WriteSocket(&part, 1);
     if (sent < 0) return false;
@@ -432,19 +503,31 @@ bool Trunk::WriteHead() {
 void Trunk::Control(const TrunkHeader& header) {
   const MutexLock lock(mutex_);
   if (lost_) return;
-  control_ += AsText(EncodeTrunkHeader(header));
-  if (owner_ == 0) WriteHead();
+  head_ += AsText(EncodeTrunkHeader(header));
+  Flush();
+  if (head_.size() - head_sent_ > kMostHead) LoseSoon();  // it has us talk, and does not listen
 }
 
-void Trunk::Wait(uint32_t id, bool waits) {
+void Trunk::Wait(Stream& stream, bool waits) {
   const MutexLock lock(mutex_);
-  const auto found = std::ranges::find(waiting_, id);
+  const auto found = std::ranges::find(waiting_, stream.id());
   if (!waits) {
     if (found != waiting_.end()) waiting_.erase(found);
+    if (!waiting_.empty() && !full_) WakeSoon();
     return;
   }
-  if (found == waiting_.end()) waiting_.push_back(id);
-  if (!full_ && (owner_ == 0 || owner_ == id)) WakeSoon();
+  if (stream.window == 0) return;  // until it has one
+  if (found == waiting_.end()) waiting_.push_back(stream.id());
+  if (!full_) WakeSoon();
+}
+
+// The peer has taken so much.
+void Trunk::Grant(Stream& stream, uint32_t bytes) {
+  const MutexLock lock(mutex_);
+  stream.window += bytes;
+  if (!stream.wants(EPOLLOUT)) return;
+  if (std::ranges::find(waiting_, stream.id()) == waiting_.end()) waiting_.push_back(stream.id());
+  if (!full_) WakeSoon();
 }
 
 void Trunk::WakeSoon() {
@@ -458,40 +541,45 @@ void Trunk::WakeSoon() {
   });
 }
 
-// Each that waits gets its turn, the one first that has begun. Loop thread.
+// Each that waits gets its turn. Loop thread.
 void Trunk::WakeWriters() {
+  const auto self = shared_from_this();
   size_t turns = 0;
   {
     const MutexLock lock(mutex_);
-    if (owner_ == 0 && !WriteHead()) return;
+    if (lost_ || !Flush()) return;
     turns = waiting_.size();
   }
-  while (turns-- > 0) {
+  for (; turns > 0; --turns) {
     uint32_t id = 0;
+    Stream* stream = nullptr;
     {
       const MutexLock lock(mutex_);
-      if (lost_ || full_ || waiting_.empty()) return;
-      if (owner_ != 0 && std::ranges::find(waiting_, owner_) == waiting_.end()) return;
-      id = owner_ != 0 ? owner_ : waiting_.front();
+      if (lost_ || !Flush() || waiting_.empty()) return;
+      id = waiting_.front();
+      const auto found = channels_.find(id);
+      stream = found == channels_.end() ? nullptr : found->second;
+      if (stream == nullptr || stream->window == 0) {
+        waiting_.pop_front();
+        continue;
+      }
       turn_ = id;
     }
-    const auto found = channels_.find(id);
-    if (found != channels_.end()) found->second->Tell(EPOLLOUT);
+    stream->Tell(EPOLLOUT);
     const MutexLock lock(mutex_);
     turn_ = 0;
-    if (owner_ == id) return;  // the socket is full, or another thread is at it
-    const auto place = std::ranges::find(waiting_, id);
-    if (place == waiting_.end()) continue;
-    waiting_.erase(place);
-    if (channels_.contains(id)) waiting_.push_back(id);
+    if (!waiting_.empty() && waiting_.front() == id) {
+      waiting_.pop_front();
+      waiting_.push_back(id);
+    }
   }
   const MutexLock lock(mutex_);
-  if (!full_ && owner_ == 0 && !waiting_.empty()) WakeSoon();
+  if (!full_ && !waiting_.empty()) WakeSoon();
 }
 
 void Trunk::SetEvents() {
   if (lost_) return;
-  const uint32_t events = (reads_ ? EPOLLIN : 0u) | (full_ || read_wants_write_ ? EPOLLOUT : 0u);
+  const uint32_t events = EPOLLIN | (full_ || read_wants_write_ ? EPOLLOUT : 0u);
   if (events != std::exchange(watched_, events)) socket_.Change(events);
 }
 
@@ -499,25 +587,22 @@ void Trunk::SetEvents() {
 
 void Trunk::Remove(Stream& stream) {
   channels_.erase(stream.id());
-  bool is_broken = false;
   {
     const MutexLock lock(mutex_);
     std::erase(waiting_, stream.id());
-    is_broken = !lost_ && owner_ == stream.id();
+    if (!full_ && !waiting_.empty()) WakeSoon();
   }
   if (closed_) return;
-  if (is_broken) {
-    failed_ = true;
-    loop_.Post([self = shared_from_this()] { self->Lose(); });
-    return;
-  }
-  if (!stream.peer_ended()) Control({TrunkHeader::Kind::kEnd, stream.id(), 0});
-  if (reading_ == stream.id() && left_ > 0) ReadAgain();
+  if (!stream.peer_ended) Control({TrunkHeader::Kind::kEnd, stream.id(), 0});
   if (!channels_.empty() || user_.emptied == nullptr) return;
   loop_.Post([self = shared_from_this()] {
     const auto emptied = self->user_.emptied;  // which may close it
     if (self->channels_.empty() && emptied != nullptr) emptied();
   });
+}
+
+void Trunk::LoseSoon() {
+  loop_.Post([self = shared_from_this()] { self->Lose(); });
 }
 
 void Trunk::Lose() {
@@ -529,17 +614,17 @@ void Trunk::Lose() {
   }
   socket_.Unwatch();
   socket_.End();
-  TellAll();
-  const User user = std::exchange(user_, {});
-  if (user.lost != nullptr) user.lost();
-}
-
-void Trunk::TellAll() {
   const std::map<uint32_t, Stream*> all = channels_;  // hearing of it, they end
   for (const auto& [id, stream] : all) {
     const auto found = channels_.find(id);
-    if (found != channels_.end()) found->second->PeerEnded();
+    if (found == channels_.end()) continue;
+    found->second->peer_ended = true;
+    found->second->kept = {};
+    found->second->kept_read = 0;
+    found->second->Tell(EPOLLIN | EPOLLHUP);
   }
+  const User user = std::exchange(user_, {});
+  if (user.lost != nullptr) user.lost();
 }
 
 }  // namespace pinstripe

@@ -9,14 +9,16 @@
 //   'T'  the connection is a trunk from now on; channel: the version, 1; n: 0. Once, by the client
 //   'O'  the client opens the channel to the drive at port n
 //   'D'  n bytes of the channel follow
+//   'W'  n bytes more may be sent on the channel: so many were taken from it
 //   'E'  the channel has ended; n: 0
 //
-// A channel that does not take what comes for it holds up the others, and so does one that has
-// begun to send; a peer that keeps to the limits of each drive never sees the former, and pieces
-// are short enough for the latter.
+// No channel holds up another one. It has a window: so many bytes may be on their way that its user
+// has not taken yet. What he does not take is kept here, so that what comes for others can be read.
+// Whoever sends waits for his turn after each piece. What the socket does not take of a piece is
+// kept, so that a channel can end at any time.
 //
-// Bytes that are no such stream end the trunk, and with it all its channels. So does a channel that
-// ends in the middle of what it had begun to send.
+// Bytes that are no such stream end the trunk, and with it all its channels; so does a peer that
+// sends more than it may, or has us say much and does not listen.
 
 #pragma once
 
@@ -43,10 +45,11 @@ namespace pinstripe {
 inline constexpr size_t kTrunkHeaderBytes = 9;
 inline constexpr std::byte kTrunkBegins{'T'};
 inline constexpr uint32_t kTrunkVersion = 1;
-inline constexpr uint32_t kMostTrunkPiece = 4 << 20;  // that one channel sends before others may
+inline constexpr uint32_t kTrunkWindow = 512 << 10;     // of a channel, each way
+inline constexpr uint32_t kMostTrunkPiece = 256 << 10;  // that one channel sends before others may
 
 struct TrunkHeader {
-  enum class Kind : uint8_t { kBegin = 'T', kOpen = 'O', kData = 'D', kEnd = 'E' };
+  enum class Kind : uint8_t { kBegin = 'T', kOpen = 'O', kData = 'D', kWindow = 'W', kEnd = 'E' };
   Kind kind = Kind::kData;
   uint32_t channel = 0;
   uint32_t n = 0;
@@ -99,28 +102,32 @@ class Trunk final : public IoLoop::Handler, public std::enable_shared_from_this<
   bool FillStage();
   Status TakeHeader();
   Status Follow(const TrunkHeader& header);
-  bool HandOn();
-  bool Skip();
+  Status BeginPiece(const TrunkHeader& header);
+  void HandOn();
+  void Keep(Stream& stream);
+  void Skip();
   size_t staged() const { return stage_end_ - stage_begin_; }
-  ssize_t ReadFor(const Stream& stream, const iovec* places, int count);
+  size_t TakeStaged(std::byte* place, size_t most);
+  ssize_t ReadFor(Stream& stream, const iovec* places, int count);
   ssize_t ReadSocket(const iovec* places, int count);
+  void Took(Stream& stream, size_t bytes);
   void GoOnReading(uint32_t id);
   void ReadAgain();
   void Lose();
-  void TellAll();
 
   // Sending.
-  ssize_t WriteFor(const Stream& stream, const iovec* parts, int count) EXCLUDES(mutex_);
-  bool MaySend(uint32_t id) const REQUIRES(mutex_);
-  bool WriteHead() REQUIRES(mutex_);
-  ssize_t WriteSocket(const iovec* parts, int count) REQUIRES(mutex_);
+  ssize_t WriteFor(Stream& stream, const iovec* parts, int count) EXCLUDES(mutex_);
+  bool MaySend(const Stream& stream) const REQUIRES(mutex_);
+  bool Flush() REQUIRES(mutex_);
   void HeadSent(size_t bytes) REQUIRES(mutex_);
-  void EndPiece() REQUIRES(mutex_);
+  ssize_t WriteSocket(const iovec* parts, int count) REQUIRES(mutex_);
   void Control(const TrunkHeader& header) EXCLUDES(mutex_);
-  void Wait(uint32_t id, bool waits) EXCLUDES(mutex_);
+  void Wait(Stream& stream, bool waits) EXCLUDES(mutex_);
+  void Grant(Stream& stream, uint32_t bytes) EXCLUDES(mutex_);
   void WakeSoon() REQUIRES(mutex_);
   void WakeWriters() EXCLUDES(mutex_);
   void SetEvents() REQUIRES(mutex_);
+  void LoseSoon();
   void Remove(Stream& stream);
 
   IoLoop& loop_;
@@ -145,17 +152,13 @@ class Trunk final : public IoLoop::Handler, public std::enable_shared_from_this<
 
   Mutex mutex_;
   bool lost_ GUARDED_BY(mutex_) = false;
-  bool reads_ GUARDED_BY(mutex_) = true;  // the socket is watched for what comes
   bool read_wants_write_ GUARDED_BY(mutex_) = false;
-  bool full_ GUARDED_BY(mutex_) = false;  // and for when it takes more
+  bool full_ GUARDED_BY(mutex_) = false;  // the socket takes nothing more
   uint32_t watched_ GUARDED_BY(mutex_) = 0;
   std::string head_ GUARDED_BY(mutex_);  // goes out before anything else
   size_t head_sent_ GUARDED_BY(mutex_) = 0;
-  std::string control_ GUARDED_BY(mutex_);           // goes out between two pieces
-  uint32_t owner_ GUARDED_BY(mutex_) = 0;            // the channel whose piece is going out
-  uint32_t owner_left_ GUARDED_BY(mutex_) = 0;       // and how much of it
-  std::deque<uint32_t> waiting_ GUARDED_BY(mutex_);  // channels that have something to send
-  uint32_t turn_ GUARDED_BY(mutex_) = 0;             // the one of them that may now
+  std::deque<uint32_t> waiting_ GUARDED_BY(mutex_);  // channels that could send
+  uint32_t turn_ GUARDED_BY(mutex_) = 0;             // the one of them that may, though others wait
   bool waking_ GUARDED_BY(mutex_) = false;           // a task will wake writers
 };
 

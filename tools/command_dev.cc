@@ -96,6 +96,8 @@ void AddUp(CLI::App& dev, Action& chosen) {
                      "one each by default");
   up->add_flag("--one-process", options->one_process, "All drives in one process")
       ->excludes(groups);
+  up->add_flag("--share-connections", wanted.share_connections,
+               "The drives of a process share one connection to it");
   up->add_option("--name", wanted.name, "Name of the cluster")->capture_default_str();
   up->add_option("--close", wanted.close, "What close promises: commit or durable")
       ->check(CLI::IsMember({"commit", "durable"}))

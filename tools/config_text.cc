@@ -70,6 +70,7 @@ std::string ConfigText(const ClusterConfig& config) {
   text.Set("drive_timeout", Milliseconds(config.drive_timeout));
   text.Set("open_timeout", Milliseconds(config.open_timeout));
   text.Set("idle_timeout", Milliseconds(config.idle_timeout));
+  text.Set("share_connections", config.share_connections);
   text.Table("files");
   text.Set("close", config.durable_close ? "durable" : "commit");
   for (const DriveConfig& drive : config.drives) AddDrive(drive, text);

@@ -476,6 +476,7 @@ class DevCluster::State {
     DevClusterText text{.name = options.name,
                         .layout = options.layout,
                         .close = options.close,
+                        .share_connections = options.share_connections,
                         .credentials_file = "credentials.toml"};
     for (const DevDaemon& daemon : daemons) {
       text.drives.insert(text.drives.end(), daemon.drives.begin(), daemon.drives.end());

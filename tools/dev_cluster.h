@@ -38,6 +38,7 @@ struct DevOptions {
   Geometry layout{4, 2};
   std::vector<int> groups;  // how many of the others each process serves; empty: one each
   std::string close = "commit";
+  bool share_connections = false;  // by the drives of a process
   bool gateway = true;
   uint16_t gateway_port = 0;  // 0: a free one
   std::string user;           // of the gateway; empty: the caller, or for root "xrootd" or "nobody"

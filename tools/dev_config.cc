@@ -36,6 +36,10 @@ std::string ClusterConfigText(const DevClusterText& cluster) {
   text.Table("layout");
   text.Set("data_shards", cluster.layout.data_shards);
   text.Set("parity_shards", cluster.layout.parity_shards);
+  if (cluster.share_connections) {
+    text.Table("limits");
+    text.Set("share_connections", true);
+  }
   text.Table("files");
   text.Set("close", cluster.close);
   for (const DevDrive& drive : cluster.drives) {

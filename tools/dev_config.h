@@ -22,6 +22,7 @@ struct DevClusterText {
   std::string name;
   Geometry layout;
   std::string close;  // "commit" or "durable"
+  bool share_connections = false;
   std::string credentials_file;
   std::vector<DevDrive> drives;
 };

@@ -92,6 +92,7 @@ TEST_F(ClusterConfigTest, WhatIsNotSaidHasADefault) {
   EXPECT_EQ(config->drive_timeout, seconds(5));
   EXPECT_EQ(config->open_timeout, seconds(10));
   EXPECT_EQ(config->idle_timeout, std::chrono::minutes(5));
+  EXPECT_FALSE(config->share_connections);
   ASSERT_EQ(config->drives.size(), 8u);
   EXPECT_EQ(config->drives[7].id, 8);
   EXPECT_EQ(config->drives[7].addresses, std::vector<std::string>{"h:8008"});
@@ -109,7 +110,7 @@ TEST_F(ClusterConfigTest, EverythingCanBeSaid) {
       "replicate_limit = '1 MiB'\nmin_redundancy = 0\n"
       "[registers]\nreplicas = 1\ngroups = 64\n"
       "[limits]\nmemory = '64 MiB'\ncache_dir = '/c'\ncache_dir_size = '1 GiB'\ndrive_timeout = "
-      "'250 ms'\nopen_timeout = '1 s'\nidle_timeout = '2 h'\n"
+      "'250 ms'\nopen_timeout = '1 s'\nidle_timeout = '2 h'\nshare_connections = true\n"
       "[files]\nclose = 'durable'\n"
       "[[drive]]\nid = 2\naddresses = ['[::1]:1', 'h:2']\ndomain = 'rack'\nweight = 5\n"
       "[[drive]]\nid = 1\naddress = 'h:1'\n");
@@ -126,6 +127,7 @@ TEST_F(ClusterConfigTest, EverythingCanBeSaid) {
   EXPECT_EQ(config->cache_directory_bytes, 1u << 30);
   EXPECT_EQ(config->drive_timeout, milliseconds(250));
   EXPECT_EQ(config->idle_timeout, std::chrono::hours(2));
+  EXPECT_TRUE(config->share_connections);
   EXPECT_TRUE(config->durable_close);
   EXPECT_EQ(config->drives[0].id, 1);
   EXPECT_EQ(config->drives[0].credentials.identity, 7);

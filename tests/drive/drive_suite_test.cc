@@ -56,19 +56,29 @@ class EveryDrive : public testing::TestWithParam<Kind> {
             runtime_, std::make_shared<MemoryEngineStore>(runtime_)));
         break;
       case Kind::kEtcd:
-        etcd_ = std::make_unique<EtcdCluster>();
-        ConnectEngine(NewEtcdEngine(runtime_, {.cluster = "suite", .endpoints = etcd_->urls()}));
+        if (etcd_ == nullptr) etcd_ = std::make_unique<EtcdCluster>();
+        ConnectEngine(
+            NewEtcdEngine(runtime_, {.cluster = OwnCluster(), .endpoints = etcd_->urls()}));
         break;
       case Kind::kPostgres:
-        postgres_ = std::make_unique<PostgresServer>();
+        if (postgres_ == nullptr) postgres_ = std::make_unique<PostgresServer>();
         ConnectEngine(NewPostgresEngine(
-            runtime_, {.cluster = "suite", .connection = postgres_->connection()}));
+            runtime_, {.cluster = OwnCluster(), .connection = postgres_->connection()}));
         break;
     }
   }
   ~EveryDrive() override {
     drive_.reset();
     SetLogLevel(LogLevel::kInfo);
+  }
+
+  static void TearDownTestSuite() {
+    etcd_.reset();
+    postgres_.reset();
+  }
+  static std::string OwnCluster() {
+    std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    return name.substr(0, name.find('/'));
   }
 
   void ConnectRedis(bool tls) {
@@ -152,8 +162,9 @@ class EveryDrive : public testing::TestWithParam<Kind> {
   KineticIo io_{runtime_};
   std::unique_ptr<ServedDevice> device_;
   std::unique_ptr<RedisServer> redis_;
-  std::unique_ptr<EtcdCluster> etcd_;
-  std::unique_ptr<PostgresServer> postgres_;
+  // One of each for all tests.
+  static inline std::unique_ptr<EtcdCluster> etcd_;
+  static inline std::unique_ptr<PostgresServer> postgres_;
   std::unique_ptr<Drive> drive_;
 };
 

@@ -335,7 +335,7 @@ TEST_F(EngineDriveTest, OfAPutThatFailsTheReadFailsWithIt) {
 TEST_F(EngineDriveTest, GathersWhatWaitsForItsTurn) {
   const auto drive = Connect({.max_in_flight = 1});
   ASSERT_OK(Flush(*drive));
-  engine_->Set({.delay = 50ms});
+  engine_->Set({.delay = 500ms});
   engine_->ForgetRequests();
   std::atomic<int> answers = 0;
   constexpr int kAsked = 20;

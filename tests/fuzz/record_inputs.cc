@@ -11,6 +11,7 @@
 #include "daemon/resp_hash.h"
 #include "engines/engine.h"
 #include "fs/cache/disk_cache_format.h"
+#include "kinetic/trunk.h"
 #include "redis/stored_record.h"
 #include "store/log_entry.h"
 #include "store/starts.h"
@@ -391,6 +392,24 @@ RecordKind CacheSlots() {
           .sealed_with = header};
 }
 
+RecordKind TrunkHeaders() {
+  const auto example = [](const TrunkHeader& header) {
+    return std::string(AsText(EncodeTrunkHeader(header)));
+  };
+  using Kind = TrunkHeader::Kind;
+  return {.name = "trunk header",
+          .examples = {example({Kind::kBegin, 1, 0}), example({Kind::kOpen, 2, 8123}),
+                       example({Kind::kData, 2, 70000}), example({Kind::kWindow, 2, 9}),
+                       example({Kind::kEnd, 2, 0})},
+          .again = [](std::string_view bytes) -> Result<std::string> {
+            if (bytes.size() != kTrunkHeaderBytes) return Fail(EBADMSG, "another length");
+            return DecodeTrunkHeader(AsBytes(bytes).first<kTrunkHeaderBytes>())
+                .map([](const TrunkHeader& header) {
+                  return std::string(AsText(EncodeTrunkHeader(header)));
+                });
+          }};
+}
+
 }  // namespace
 
 const std::vector<RecordKind>& RecordKinds() {
@@ -402,7 +421,7 @@ const std::vector<RecordKind>& RecordKinds() {
       DescriptorParts(), LogHeaders(),    IndexRecords(),        PlaceRecords(),
       Counts(),          DurableMarks(),  CacheSegmentHeaders(), CacheSlots(),
       EntryKind(),       StoredRecords(), RespHashes(),          EngineRecords(),
-      ScrubNotes(),
+      ScrubNotes(),      TrunkHeaders(),
   };
   return kinds;
 }

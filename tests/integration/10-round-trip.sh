@@ -63,7 +63,7 @@ geometry 32+4 36 4,1,31 1 5 "1 2 3 4 5"
 
 # All drives of the widest geometry in one process, which dies and comes back.
 names=(small medium odd)
-cluster_up one-process --layout 32+4 --drives 36 --one-process
+cluster_up one-process --layout 32+4 --drives 36 --one-process --share-connections
 for name in "${names[@]}"; do upload "$work/$name" "/$name" || flunk "one process: upload of $name"; done
 check "32+4 in one process: files come back as they were" all_hold
 dev kill 1

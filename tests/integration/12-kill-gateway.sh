@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 export XRD_CONNECTIONRETRY=0 XRD_STREAMERRORWINDOW=0
 
-cluster_up gateway --layout 4+2 --drives 8 --one-process
+cluster_up gateway --layout 4+2 --drives 8 --one-process --share-connections
 make_file "$work/old" 30000000
 make_file "$work/new" 200000000
 old=$(sum_of "$work/old")

@@ -4,7 +4,7 @@
 # server passes the same tests.
 . "$(dirname "$0")/lib.sh"
 
-cluster_up random --layout 4+2 --drives 8 --one-process
+cluster_up random --layout 4+2 --drives 8 --one-process --share-connections
 # XRootD takes our CRC32C for that of uploads instead of its own.
 is_taken() {
   local library

@@ -2,7 +2,7 @@
 # One gateway serves many clients at once.
 . "$(dirname "$0")/lib.sh"
 
-cluster_up clients --layout 4+2 --drives 8 --one-process
+cluster_up clients --layout 4+2 --drives 8 --one-process --share-connections
 
 make_file "$work/file" 30000001
 sum=$(sum_of "$work/file")

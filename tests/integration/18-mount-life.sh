@@ -166,8 +166,8 @@ fusermount3 -u "$mount" || flunk "unmounting"
 # --- a mount that does nothing ---
 
 idle=$cluster/idle.toml
-grep -v '^idle_timeout' "$config" | sed 's/^\[limits\]$/&\nidle_timeout = "300 ms"/' >"$idle"
-grep -q '^idle_timeout' "$idle" || printf '\n[limits]\nidle_timeout = "300 ms"\n' >>"$idle"
+grep -v '^idle_timeout' "$config" | sed 's/^\[limits\]$/&\nidle_timeout = "2 s"/' >"$idle"
+grep -q '^idle_timeout' "$idle" || printf '\n[limits]\nidle_timeout = "2 s"\n' >>"$idle"
 mkdir "$work/idle"
 check "a mount may be told to close connections soon" "$fuse" "$idle" "$work/idle"
 has_connections() {  # COUNT OR MORE

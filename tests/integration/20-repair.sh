@@ -52,13 +52,13 @@ check "a dry scrub finds damage, says where, and leaves it" says 3 "^found .*dam
 scrub_slowly() { "$pinstripe" scrub "$config" --rate 10MB >"$work/slow" 2>&1 & slow=$!; }
 has_read_something() { "$pinstripe" work "$config" | grep -q 'running *[1-9][0-9]* % scrubbing'; }
 scrub_slowly
-wait_until 60 has_read_something
+wait_until 60 has_read_something || flunk "the scrub reads nothing"
 kill -9 $slow
 wait $slow 2>/dev/null || true
 check "the next one goes on when its process was killed" says 0 "going on with the scrub of" scrub "$config"
 check "and ends it" grep -q "everything is in order" "$work/said"
 scrub_slowly
-wait_until 60 has_read_something
+wait_until 60 has_read_something || flunk "the scrub reads nothing"
 check "another process reads a part" says 0 "going on with the scrub of" scrub "$config"
 one_says_how_everything_is() {  # whichever comes last
   wait $slow || return 1

@@ -25,7 +25,10 @@ load() {
   local i
   for ((i = 0; ; i++)); do
     # One that failed may be there or not.
-    echo "$i" >"$mount/load-$i" 2>/dev/null && mv "$mount/load-$i" "$mount/made-$i" 2>/dev/null && echo "$i" >>"$work/made"
+    # And echo does not tell of a close that failed.
+    echo "$i" >"$mount/load-$i" 2>/dev/null && sync "$mount/load-$i" 2>/dev/null &&
+      mv "$mount/load-$i" "$mount/made-$i" 2>/dev/null && echo "$i" >>"$work/made"
+    sleep 0.02
   done
 }
 load &
@@ -37,11 +40,10 @@ goes_on() {  # 20 files more
   wait_until 90 more_than $((before + 20))
 }
 more_than() { [ "$(made)" -ge "$1" ]; }
-all_made() {
-  local i
-  while read -r i; do
-    [ "$(cat "$mount/made-$i")" = "$i" ] || { echo "  made-$i is not what it was"; return 1; }
-  done <"$work/made"
+all_made() {  # each has its number
+  local names
+  mapfile -t names < <(sed "s|^|$mount/made-|" "$work/made")
+  diff <(awk '{print FILENAME ":" $0}' "${names[@]}") <(printf '%s\n' "${names[@]}" | sed 's|.*/made-\(.*\)|&:\1|')
 }
 as_it_was() { names && all_hold && all_made; }
 move() { timeout 300 "$pinstripe" metadata move "$config" --to "$1"; }

@@ -67,10 +67,10 @@ settings() {  # 0 or 1
 postgres_up() {
   make_server 0
   make_server 1
-  "${run_as[@]}" "$postgres/initdb" -D "$work/pg-0/data" -U keeper --auth trust >/dev/null || return 1
+  "${run_as[@]}" "$postgres/initdb" -D "$work/pg-0/data" -U keeper --auth trust --no-sync --locale=C -E UTF8 >/dev/null || return 1
   { settings 0; } | "${run_as[@]}" tee -a "$work/pg-0/data/postgresql.conf" >/dev/null
   start_server 0 || return 1
-  "${run_as[@]}" "$postgres/pg_basebackup" -h 127.0.0.1 -p "$(pg_port 0)" -U keeper -D "$work/pg-1/data" -R -c fast || return 1
+  "${run_as[@]}" "$postgres/pg_basebackup" -h 127.0.0.1 -p "$(pg_port 0)" -U keeper -D "$work/pg-1/data" -R -c fast --no-sync || return 1
   { settings 1; } | "${run_as[@]}" tee -a "$work/pg-1/data/postgresql.conf" >/dev/null
   start_server 1 || return 1
   psql 0 -c "alter system set synchronous_standby_names = 's1'" -c "select pg_reload_conf()" >/dev/null

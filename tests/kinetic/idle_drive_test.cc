@@ -33,7 +33,10 @@ class IdleDriveTest : public testing::Test {
 
   // Answers everything until the client hangs up, and counts who did.
   void Serve(Session& session) {
-    ++connections_;
+    // Else the first one might rest before anybody has asked.
+    if (connections_++ == 0) {
+      while (!was_asked_) std::this_thread::yield();
+    }
     try {
       session.Handshake();
       for (;;) Answer(session, session.Next());
@@ -83,6 +86,7 @@ class IdleDriveTest : public testing::Test {
     std::promise<Result<Record>> answer;
     drive.Get("k", {}, deadline,
               [&answer](Result<Record> record) { answer.set_value(std::move(record)); });
+    was_asked_ = true;
     return answer.get_future().get();
   }
   Result<Record> Get(Drive& drive) { return GetBy(drive, In(20s)); }
@@ -116,6 +120,7 @@ class IdleDriveTest : public testing::Test {
 
   RealRuntime runtime_;
   KineticIo io_{runtime_};
+  std::atomic<bool> was_asked_ = false;
   std::atomic<int> connections_ = 0;
   std::atomic<int> ended_ = 0;
   std::atomic<int> gone_on_ = 0;      // connections, of which the drive said so

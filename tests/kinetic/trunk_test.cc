@@ -44,7 +44,8 @@ TEST(TrunkHeader, HasNineBytes) {
   };
   expect({Kind::kBegin, 1, 0}, "54 00000001 00000000");
   expect({Kind::kOpen, 2, 8123}, "4f 00000002 00001fbb");
-  expect({Kind::kData, 0x01020304, 4 << 20}, "44 01020304 00400000");
+  expect({Kind::kData, 0x01020304, 256 << 10}, "44 01020304 00040000");
+  expect({Kind::kWindow, 3, 512 << 10}, "57 00000003 00080000");
   expect({Kind::kEnd, 0xffffffff, 0}, "45 ffffffff 00000000");
 }
 
@@ -58,7 +59,9 @@ TEST(TrunkHeader, IsOfAKnownKindAndSize) {
            "4f 00000001 00010000",  //
            "44 00000000 00000001",  //
            "44 00000001 00000000",  // an empty piece
-           "44 00000001 00400001",  // a long one
+           "44 00000001 00040001",  // a long one
+           "57 00000001 00000000",  //
+           "57 00000001 00080001",  // more than a whole window
            "45 00000001 00000001",  //
            "45 00000000 00000000",  //
        }) {
@@ -317,20 +320,73 @@ TEST_F(TrunkTest, TheEndOfTheConnectionIsThatOfAllChannels) {
   Await([&] { return is_lost_.load(); });
 }
 
-// One that does not take what comes holds up the others, and loses nothing.
+// One that does not take what comes holds up nobody, and loses nothing.
 TEST_F(TrunkTest, OneMayTakeNothingForAWhile) {
   StartServer();
   StartClient();
   const auto slow = Open(1);
   const auto other = Open(2);
   Served(1)->Pause(true);
-  const std::string much(1 << 20, 'x');
+  const std::string much(3 << 20, 'x');
   slow->Send(much);
-  other->Send("more");
-  const auto served = Served(2);
+  const std::string more(2 << 20, 'y');
+  other->Send(more);
+  Await([&] { return Served(2)->received_bytes() == more.size(); });
+  EXPECT_LE(Served(1)->received_bytes(), 1u) << "what it read before it paused";
   Served(1)->Pause(false);
   Await([&] { return Served(1)->received_bytes() == much.size(); });
-  Await([&] { return served->received() == "more"; });
+}
+
+// Not even one that nobody reads any more, when it ends.
+TEST_F(TrunkTest, OneMayEndInTheMiddleOfWhatItSends) {
+  StartServer();
+  StartClient();
+  const auto ends = Open(1);
+  const auto other = Open(2);
+  ends->Send(std::string(4 << 20, 'x'));
+  client_loop_.PostAndWait([&] { ends->End(); });
+  other->Send("goes on");
+  Await([&] { return Served(2)->received() == "goes on"; });
+  Await([&] { return Served(1)->has_ended(); });
+  EXPECT_FALSE(is_lost_);
+}
+
+// One that always has something to send leaves their turns to others.
+TEST_F(TrunkTest, NobodyIsStarved) {
+  StartServer();
+  StartClient();
+  const auto busy = Open(1);
+  const auto other = Open(2);
+  const auto asked = Served(2);
+  std::atomic<bool> ends = false;
+  std::thread thread([&] {
+    const std::string much(1 << 20, 'x');
+    for (size_t sent = 0; !ends; sent += much.size()) {
+      busy->Send(much);
+      Await([&] { return ends || Served(1)->received_bytes() + (4 << 20) > sent; });
+    }
+  });
+  Await([&] { return Served(1)->received_bytes() > 1 << 20; });
+  for (size_t round = 1; round <= 200; ++round) {
+    other->Send("?");
+    Await([&] { return asked->received_bytes() == round; });
+  }
+  ends = true;
+  thread.join();
+}
+
+// A peer that has us speak and does not listen is given up before it costs much.
+TEST_F(TrunkTest, OneThatDoesNotListenIsGivenUp) {
+  StartServer();
+  Say(FromHex("54 00000001 00000000 4f 00000001 00000008"));
+  for (uint32_t channel = 2; !is_lost_; ++channel) {
+    const auto open = EncodeTrunkHeader({Kind::kOpen, channel, 9});
+    const ssize_t sent = send(ends_[0].get(), open.data(), open.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EAGAIN) std::this_thread::yield();
+    if (sent > 0 && sent < static_cast<ssize_t>(open.size())) break;
+    ASSERT_LT(channel, 1'000'000u);
+  }
+  Await([&] { return is_lost_.load(); });
 }
 
 // Several threads, channels and directions at once, pieces of all sizes, and pauses now and then.
@@ -386,6 +442,7 @@ TEST_F(TrunkTest, WhatIsNoTrunkEndsIt) {
            begin + open + open,                                  // one that is
            begin + open + FromHex("4f 00000004 00000008"),       // one that was, perhaps
            begin + open + FromHex("44 00000006 00000001 00"),    //
+           begin + open + FromHex("57 00000005 00000001"),       // nothing was sent
            begin + open + FromHex("46 00000000 00000000 00 00")  // a Kinetic frame
        }) {
     int sockets[2];
@@ -397,6 +454,67 @@ TEST_F(TrunkTest, WhatIsNoTrunkEndsIt) {
     Say(said);
     Await([&] { return is_lost_.load(); });
   }
+}
+
+// Whatever comes, in whatever pieces: it is followed or refused, and ends with the connection.
+TEST_F(TrunkTest, SurvivesWhatNobodyOfUsSends) {
+  std::mt19937_64 random(1);
+  const auto header = [](Kind kind, uint32_t channel, uint32_t n) {
+    return std::string(AsText(EncodeTrunkHeader({kind, channel, n})));
+  };
+  for (int round = 0; round < 300; ++round) {
+    std::string stream = header(Kind::kBegin, 1, 0);
+    for (uint32_t step = 1, opened = 0; step < 30; ++step) {
+      const uint32_t channel = opened == 0 ? 1 : 1 + static_cast<uint32_t>(random() % opened);
+      switch (random() % 4) {
+        case 0: stream += header(Kind::kOpen, ++opened, 8 + random() % 3); break;
+        case 1: stream += opened > 0 ? header(Kind::kEnd, channel, 0) : ""; break;
+        default: {
+          if (opened == 0) break;
+          const std::string body(1 + random() % 3000, 'x');
+          stream += header(Kind::kData, channel, static_cast<uint32_t>(body.size())) + body;
+        }
+      }
+    }
+    if (round % 3 > 0) {  // damaged, where headers are, too
+      stream[random() % stream.size()] = static_cast<char>(random());
+      stream[random() % std::min<size_t>(stream.size(), 60)] ^=
+          static_cast<char>(1 << random() % 8);
+    }
+    if (round % 3 == 2) stream.resize(random() % stream.size());
+    int sockets[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sockets), 0);
+    ends_[0] = FileDescriptor(sockets[0]);
+    ends_[1] = FileDescriptor(sockets[1]);
+    is_lost_ = false;
+    StartServer();
+    for (size_t sent = 0; sent < stream.size();) {
+      const size_t piece = std::min<size_t>(1 + random() % 5000, stream.size() - sent);
+      const ssize_t taken = send(ends_[0].get(), stream.data() + sent, piece, MSG_NOSIGNAL);
+      if (taken < 0 && errno != EAGAIN) break;
+      if (taken > 0) sent += static_cast<size_t>(taken);
+    }
+    ends_[0] = FileDescriptor();
+    Await([&] { return is_lost_.load(); });
+  }
+}
+
+// A channel whose window is used up gets nothing more, whatever its peer says.
+TEST_F(TrunkTest, MoreThanTheWindowEndsIt) {
+  StartServer();
+  Say(FromHex("54 00000001 00000000 4f 00000001 00000008"));
+  Served(8)->Pause(true);
+  const std::string piece(kMostTrunkPiece, 'x');
+  for (int i = 0; i < 4 && !is_lost_; ++i) {
+    const std::string sent =
+        std::string(AsText(EncodeTrunkHeader({Kind::kData, 1, kMostTrunkPiece}))) + piece;
+    for (size_t done = 0; done < sent.size() && !is_lost_;) {
+      const ssize_t taken =
+          send(ends_[0].get(), sent.data() + done, sent.size() - done, MSG_NOSIGNAL);
+      if (taken > 0) done += static_cast<size_t>(taken);
+    }
+  }
+  Await([&] { return is_lost_.load(); });
 }
 
 TEST_F(TrunkTest, WhatComesForAChannelThatHasEndedIsDropped) {

@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <sstream>
 #include <thread>
 
@@ -41,7 +43,13 @@ void Run(const std::string& line) {
 
 bool HostNetwork::IsAllowed() {
   const pid_t process = fork();
-  if (process == 0) _exit(unshare(CLONE_NEWNET) == 0 ? 0 : 1);
+  // Not every kernel that has namespaces has what connects them.
+  constexpr const char* kNeeded =
+      "ip link add front type bridge && ip link add a type veth peer name b && "
+      "unshare -n true && setpriv --pdeathsig KILL true";
+  if (process == 0) {
+    _exit(unshare(CLONE_NEWNET) == 0 && std::system(kNeeded) == 0 ? 0 : 1);
+  }
   int status = -1;
   waitpid(process, &status, 0);
   return status == 0;
@@ -63,7 +71,12 @@ HostNetwork::HostNetwork(size_t hosts) {
         SpawnProgram({"setpriv", "--pdeathsig", "KILL", "unshare", "-n", "sleep", "infinity"}, -1);
     hosts_.push_back(process);
     struct stat there {};
+    const auto most = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (stat(NamespaceOf(process).c_str(), &there) == 0 && there.st_ino == own.st_ino) {
+      if (std::chrono::steady_clock::now() > most) {
+        ADD_FAILURE() << "a host has no network of its own";
+        return;
+      }
       std::this_thread::yield();
     }
     const std::string enter = fmt::format("nsenter --net={} ", NamespaceOf(process));

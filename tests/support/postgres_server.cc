@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -61,8 +62,8 @@ std::string Psql(uint16_t port, const std::string& database, const std::string& 
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return "";
   const pid_t process =
-      SpawnProgram({"psql", "-XAtq", "-h", "127.0.0.1", "-p", std::to_string(port), "-U",
-                    "postgres", "-d", database, "-c", sql},
+      SpawnProgram({std::string(kPrograms) + "psql", "-XAtq", "-h", "127.0.0.1", "-p",
+                    std::to_string(port), "-U", "postgres", "-d", database, "-c", sql},
                    ends[1], "/dev/null");
   close(ends[1]);
   std::string output;
@@ -77,7 +78,8 @@ std::string Psql(uint16_t port, const std::string& database, const std::string& 
 
 // Waits until it answers; false: it ended.
 bool Answers(pid_t process, uint16_t port) {
-  for (int i = 0; i < 3000; ++i) {
+  const auto most = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  while (std::chrono::steady_clock::now() < most) {
     if (Psql(port, "postgres", "SELECT 1") == "1\n") return true;
     if (process < 0 || waitpid(process, nullptr, WNOHANG) != 0) return false;
   }

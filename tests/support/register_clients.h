@@ -44,6 +44,10 @@ class RegisterClients {
   void StartThoseThatEnded();
   void KillAll();
 
+  // How many were answered so far; and how many are needed.
+  size_t CountAnswers() const;
+  static constexpr size_t kEnoughAnswers = 100;
+
   // Fails unless the answers have an order, and there are enough of them; prints how many there
   // were, and the words.
   void ExpectLinearizable(const std::string& words) const;

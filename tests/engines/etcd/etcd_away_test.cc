@@ -112,7 +112,7 @@ TEST_F(EtcdAwayTest, FailsInTimeWithoutAnEtcdAndComesBack) {
   EXPECT_FAILS(asker->Put("a", "", "2"), EHOSTUNREACH);
   EXPECT_FAILS(asker->List({.first = "a", .last = "b"}), EHOSTUNREACH);
   EXPECT_FAILS(asker->SetVersion(1), EHOSTUNREACH);
-  EXPECT_LT(runtime_.Now() - lost, 1s);
+  EXPECT_LT(runtime_.Now() - lost, 5s) << "each call may wait for 20 s";
   for (size_t member = 0; member < etcd.size(); ++member) etcd.Start(member);
   EXPECT_EQ(asker->listener.AwaitStore(2), store);
   EXPECT_EQ(asker->VersionOf("a"), "1");
@@ -126,7 +126,7 @@ TEST_F(EtcdAwayTest, TellsThatThereIsNoMajority) {
   etcd.Kill(1);
   etcd.Kill(2);
   const Time before = runtime_.Now();
-  EXPECT_FALSE(asker->Get("a", before + 8s).has_value());
+  EXPECT_FALSE(asker->Get("a", before + 3s).has_value());
   EXPECT_LT(runtime_.Now() - before, 12s);
   EXPECT_FALSE(asker->listener.AwaitLoss().ok());
   etcd.Start(1);

@@ -91,7 +91,7 @@ class EngineClient final : public NameEngine::Listener {
     return reached_;
   }
 
-  Time Soon() { return runtime_.Now() + std::chrono::seconds(30); }
+  Time Soon() { return runtime_.Now() + std::chrono::seconds(120); }
 
   template <typename Answer, typename Ask>
   static Answer Await(Ask ask) {

@@ -22,6 +22,9 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
+// A resolver may know that there is no such name, or nothing at all.
+auto WithoutAName() { return testing::AnyOf(HasSubstr("its name"), HasSubstr("resolver")); }
+
 class PostgresServersTest : public testing::Test {
  protected:
   PostgresServersTest() { SetLogLevel(LogLevel::kError); }
@@ -104,7 +107,7 @@ TEST_F(PostgresServersTest, WhatIsNotThereIsSaid) {
   EXPECT_THAT(why(fmt::format("host=127.0.0.1 port={} dbname=none user=pin", server.port())),
               HasSubstr("\"none\" does not exist"));
   EXPECT_THAT(why("host=127.0.0.1 port=1 dbname=names user=pin"), HasSubstr("refused"));
-  EXPECT_THAT(why("host=no.such.host.invalid dbname=names user=pin"), HasSubstr("its name"));
+  EXPECT_THAT(why("host=no.such.host.invalid dbname=names user=pin"), WithoutAName());
   EXPECT_THAT(why("host=/no/such/directory dbname=names user=pin"), HasSubstr("No such file"));
 }
 
@@ -171,7 +174,7 @@ TEST_F(PostgresServersTest, ASessionThatIsEndedIsMadeAgain) {
 TEST_F(PostgresServersTest, HasFurtherSessionsOnlyWhileSeveralRequestsAreUnderWay) {
   PostgresServer server;
   EngineOptions options = EngineClient::OptionsFor(server.connection());
-  options.idle_timeout = std::chrono::milliseconds(300);
+  options.idle_timeout = std::chrono::seconds(1);
   EngineClient client(options);
   client.WaitUntilReached();
   const auto sessions = [&] {
@@ -401,7 +404,7 @@ TEST_F(PostgresServersTest, ACommitThatDidNotWaitForTheStandbyIsNotConfirmed) {
 
 TEST_F(PostgresServersTest, TellsOfServersThatAreDown) {
   EngineClient client("host=127.0.0.1,no.such.host.invalid port=1,5432 dbname=names user=pin");
-  EXPECT_THAT(WhyLost(client), testing::AllOf(HasSubstr("127.0.0.1:1: "), HasSubstr("its name")));
+  EXPECT_THAT(WhyLost(client), testing::AllOf(HasSubstr("127.0.0.1:1: "), WithoutAName()));
   const Result<EngineState> state = client.LookAt();
   ASSERT_OK(state);
   ASSERT_EQ(state->members.size(), 2u);
