@@ -142,17 +142,26 @@ gateway_pid() { "$pinstripe" dev status --json "$cluster" | /usr/bin/python3 -c 
 
 # --- servers of XRootD, besides the cluster's gateway ---
 
+# Each is given once: one whose server is down, or not up yet, looks free. What `dev up` takes is taken elsewhere.
+if [ -n "${PINSTRIPE_PORTS:-}" ]; then
+  last_port=${PINSTRIPE_PORTS#*-}
+  server_ports=$((last_port - 149))-$last_port
+  export PINSTRIPE_PORTS=${PINSTRIPE_PORTS%-*}-$((last_port - 150))
+fi
 free_ports() {  # COUNT
-  /usr/bin/python3 - "$1" <<'END'
+  PINSTRIPE_PORTS=${server_ports:-} /usr/bin/python3 - "$1" "$work/ports" <<'END'
 import os, random, socket, sys
 with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
     end = int(file.read().split()[0])  # from here on the kernel takes ports for connections
 ports = range(10000, end if end > 11000 else 32768)
-if "PINSTRIPE_PORTS" in os.environ:
+if os.environ["PINSTRIPE_PORTS"]:
     first, last = os.environ["PINSTRIPE_PORTS"].split("-")
     ports = range(int(first), int(last) + 1)
 kept = []
-for port in random.sample(ports, 200):
+given = set(open(sys.argv[2]).read().split()) if os.path.exists(sys.argv[2]) else set()
+for port in random.sample(ports, min(len(ports), 200)):
+    if str(port) in given:
+        continue
     one = socket.socket()
     try:
         one.bind(("", port))
@@ -162,6 +171,8 @@ for port in random.sample(ports, 200):
     if len(kept) == int(sys.argv[1]):
         break
 print(*[port for _, port in kept])
+with open(sys.argv[2], "a") as file:
+    print(*[port for _, port in kept], file=file)
 END
 }
 
