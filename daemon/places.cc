@@ -60,19 +60,24 @@ void Places::Place::OnEnd(Task end) {
 void Places::Place::Welcome() {
   {
     const MutexLock lock(places_.mutex_);
-    if (places_.strangers_.erase(number_) > 0) --places_.addresses_[address_].strangers;
+    places_.Welcome(*this);
   }
   if (carrier_ != nullptr) carrier_->Welcome();
 }
 
 void Places::Place::Carry() {
   const MutexLock lock(places_.mutex_);
-  if (counts_) places_.LeaveDevice(*this);
-  device_ = nullptr;
+  places_.LeaveDevice(*this);
+}
+
+void Places::Welcome(Place& place) {
+  if (strangers_.erase(place.number_) == 0 || !place.has_descriptor()) return;
+  --counted_strangers_;
+  --addresses_.at(place.address_).strangers;
 }
 
 void Places::LeaveDevice(Place& place) {
-  if (place.device_ == nullptr) return;
+  if (!std::exchange(place.of_device_, false)) return;
   if (--of_devices_[place.device_] == 0) of_devices_.erase(place.device_);
 }
 
@@ -85,7 +90,7 @@ Places::Place* Places::Victim(const void* device, const std::string* address, Of
     if (of == Of::kDescriptors && !place->has_descriptor()) continue;
     if (device != nullptr && place->device_ != device) continue;
     if (address != nullptr && place->address_ != *address) continue;
-    const size_t strangers = addresses_.at(place->address_).strangers;
+    const size_t strangers = 1 + addresses_.at(place->address_).strangers;
     if (strangers <= most) continue;
     most = strangers;
     victim = place;
@@ -96,12 +101,12 @@ Places::Place* Places::Victim(const void* device, const std::string* address, Of
 void Places::Uncount(Place& place) {
   if (!std::exchange(place.counts_, false)) return;
   LeaveDevice(place);
+  Welcome(place);
   const auto counts = addresses_.find(place.address_);
   if (place.has_descriptor()) {
     --staying_;
     --counts->second.all;
   }
-  if (strangers_.erase(place.number_) > 0) --counts->second.strangers;
   if (--counts->second.places == 0) addresses_.erase(counts);
 }
 
@@ -158,16 +163,20 @@ Result<std::unique_ptr<Places::Place>> Places::Take(const void* device, const st
         !make_room(staying_ >= limits_.connections, nullptr, nullptr, Of::kDescriptors)) {
       return Fail(EBUSY, "this process has {} connections, as many as it may", limits_.connections);
     }
-    make_room(of_address().strangers >= limits_.strangers_per_address, nullptr, &address, Of::kAll);
-    make_room(strangers_.size() >= limits_.strangers, nullptr, nullptr, Of::kAll);
+    if (has_descriptor) {
+      make_room(of_address().strangers >= limits_.strangers_per_address, nullptr, &address,
+                Of::kDescriptors);
+      make_room(counted_strangers_ >= limits_.strangers, nullptr, nullptr, Of::kDescriptors);
+    }
     std::unique_ptr<Place> place(new Place(*this, device, address, std::move(carrier)));
     place->number_ = ++last_;
     strangers_.emplace(place->number_, place.get());
     Counts& counts = addresses_[address];
     ++counts.places;
-    ++counts.strangers;
     ++of_devices_[device];
     if (!has_descriptor) return place;
+    ++counts.strangers;
+    ++counted_strangers_;
     ++counts.all;
     ++staying_;
     ++open_;

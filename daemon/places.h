@@ -77,12 +77,13 @@ class Places {
     // Null: it has a descriptor of its own.
     bool has_descriptor() const { return carrier_ == nullptr; }
     Places& places_;
-    const void* device_;  // null: it carries others; by the thread that holds places_.mutex_
+    const void* const device_;
     const std::string address_;
     const std::shared_ptr<Place> carrier_;
     uint64_t number_ = 0;
-    // For the device and the address: it was not told to end. Both by the thread that holds
-    // places_.mutex_, which the analysis does not see through another Place.
+    // For the device; and for that and the address: it was not told to end. All three by the thread
+    // that holds places_.mutex_, which the analysis does not see through another Place.
+    bool of_device_ = true;
     bool counts_ = true;
     Task end_;
   };
@@ -93,8 +94,8 @@ class Places {
   size_t Open();  // connections that there are
 
   // EBUSY: there is none, and why. `device` tells devices from each other. With a carrier it is a
-  // channel of that connection, and counts for its device, and while it is a stranger; a descriptor
-  // it has not.
+  // channel of that connection, and counts for its device alone: it is the carrier that has the
+  // descriptor, and that is the stranger.
   Result<std::unique_ptr<Place>> Take(const void* device, const std::string& address,
                                       std::shared_ptr<Place> carrier = nullptr);
 
@@ -107,6 +108,7 @@ class Places {
   enum class Of { kAll, kDescriptors };
   Place* Victim(const void* device, const std::string* address, Of of) REQUIRES(mutex_);
   void LeaveDevice(Place& place) REQUIRES(mutex_);
+  void Welcome(Place& place) REQUIRES(mutex_);
   void EndOne(Place& victim, std::vector<Task>& ends) REQUIRES(mutex_);
   void Uncount(Place& place) REQUIRES(mutex_);
   void Forget(Place& place);
@@ -115,7 +117,9 @@ class Places {
   Mutex mutex_;
   size_t open_ GUARDED_BY(mutex_) = 0;
   size_t staying_ GUARDED_BY(mutex_) = 0;  // of them, without those that were told to end
-  std::map<uint64_t, Place*> strangers_ GUARDED_BY(mutex_);      // in the order they came
+  // In the order they came; channels, too.
+  std::map<uint64_t, Place*> strangers_ GUARDED_BY(mutex_);
+  size_t counted_strangers_ GUARDED_BY(mutex_) = 0;              // of them, without channels
   std::map<std::string, Counts> addresses_ GUARDED_BY(mutex_);   // of those that stay
   std::map<const void*, size_t> of_devices_ GUARDED_BY(mutex_);  // of those that stay
   uint64_t last_ GUARDED_BY(mutex_) = 0;

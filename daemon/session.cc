@@ -287,6 +287,7 @@ Status Session::Handle(Frame frame) {
   if (verdict.drop_batches) batches_.Clear();
   if (was_stranger && !gate_.is_stranger()) {
     place_->Welcome();
+    socket_.Trust();
     const MutexLock lock(mutex_);
     is_known_ = true;
   }

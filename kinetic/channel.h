@@ -28,6 +28,9 @@ class Channel {
   // thread.
   virtual void End() = 0;
 
+  // The peer has shown who it is: it may have more on its way. Loop thread.
+  virtual void Trust() = 0;
+
   // As readv() and writev(), with EAGAIN where they would wait. Loop thread; any thread.
   virtual ssize_t Read(const iovec* places, int count) = 0;
   virtual ssize_t Write(const iovec* parts, int count) = 0;

@@ -51,6 +51,11 @@ class DriveSocket {
   void Change(uint32_t epoll_events);  // any thread
   void Unwatch();                      // a channel ends with it
 
+  // The peer has shown who it is. Loop thread.
+  void Trust() {
+    if (channel_ != nullptr) channel_->Trust();
+  }
+
   // When the socket is ready, until it has said kDone: goes on, and says what it waits for. A
   // certificate of `drive` that ends soon is told in the log. EHOSTUNREACH, and why.
   Result<TlsStream::Step> GoOn(std::string_view drive);

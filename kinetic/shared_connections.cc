@@ -151,6 +151,7 @@ std::string SharedConnections::PlaceOf(const Wanted& wanted) {
 }
 
 void SharedConnections::Connect(Wanted wanted) {
+  if (wanted.asker.expired()) return;
   if (Join(wanted)) return;
   const std::string place = PlaceOf(wanted);
   for (const auto& attempt : attempts_) {
@@ -172,6 +173,8 @@ bool SharedConnections::Join(const Wanted& wanted) {
   for (const Shared& shared : trunks_) {
     if (shared.place != place || shared.trunk->is_closed()) continue;
     if (std::ranges::find(shared.ports, port) == shared.ports.end()) continue;
+    // As many as a daemon takes.
+    if (shared.trunk->CountChannels() >= 2 * shared.ports.size()) continue;
     Answer(wanted, DriveSocket(shared.trunk->Open(port)));
     return true;
   }
@@ -179,6 +182,7 @@ bool SharedConnections::Join(const Wanted& wanted) {
 }
 
 void SharedConnections::ConnectAlone(Wanted wanted) {
+  if (wanted.asker.expired()) return;
   Result<DriveSocket> socket = DriveSocket::Connect(wanted.address, wanted.host, wanted.tls.get());
   Answer(std::move(wanted), std::move(socket));
 }

@@ -89,7 +89,7 @@ class Trunk::Stream final : public Channel {
   void Change(uint32_t epoll_events) override {
     if (ended_) return;
     const uint32_t before = events_.exchange(epoll_events);
-    if ((before ^ epoll_events) & EPOLLOUT) trunk_->Wait(*this, (epoll_events & EPOLLOUT) != 0);
+    if ((before ^ epoll_events) & EPOLLOUT) trunk_->Wait(*this);
     if (!(before & EPOLLIN) && (epoll_events & EPOLLIN)) GoOnReading();
   }
 
@@ -97,6 +97,12 @@ class Trunk::Stream final : public Channel {
     if (ended_.exchange(true)) return;
     handler_ = nullptr;
     trunk_->Remove(*this);
+  }
+
+  void Trust() override {
+    if (allowed == kTrunkWindow) return;
+    allowed = kTrunkWindow;
+    trunk_->Control({TrunkHeader::Kind::kWindow, id_, kTrunkWindow - kFirstTrunkWindow});
   }
 
   ssize_t Read(const iovec* places, int count) override {
@@ -119,15 +125,17 @@ class Trunk::Stream final : public Channel {
     trunk_->loop_.Post([trunk = trunk_, id = id_] { trunk->GoOnReading(id); });
   }
 
+  std::atomic<bool> peer_ended = false;  // set by the loop's thread
+
   // Of the loop's thread:
-  bool peer_ended = false;
-  std::string kept;      // came, and was not taken
-  size_t kept_read = 0;  // and what was taken of that
-  uint32_t untaken = 0;  // bytes that were announced, and not taken yet
-  uint32_t taken = 0;    // and taken, but not granted again
+  std::string kept;                      // came, and was not taken
+  size_t kept_read = 0;                  // and what was taken of that
+  uint32_t untaken = 0;                  // bytes that were announced, and not taken yet
+  uint32_t taken = 0;                    // and taken, but not granted again
+  uint32_t allowed = kFirstTrunkWindow;  // so many may be announced, and not taken
 
   // By the thread that holds trunk_->mutex_, which the analysis does not see through a Stream:
-  uint32_t window = kTrunkWindow;  // bytes that may be sent
+  uint32_t window = kFirstTrunkWindow;  // bytes that may be sent
 
  private:
   const std::shared_ptr<Trunk> trunk_;
@@ -166,6 +174,7 @@ std::shared_ptr<Channel> Trunk::Open(uint32_t port) {
   auto stream = std::make_shared<Stream>(shared_from_this(), ++last_id_);
   channels_[last_id_] = stream.get();
   Control({TrunkHeader::Kind::kOpen, last_id_, port});
+  stream->Trust();
   return stream;
 }
 
@@ -195,7 +204,7 @@ void Trunk::OnReady(uint32_t epoll_events) {
 void Trunk::Receive() {
   if (std::exchange(receiving_, true)) return;
   const auto self = shared_from_this();
-  drained_ = false;
+  drained_ = is_dry_ = false;
   int reads = 0;
   for (; !closed_ && !failed_ && !drained_ && reads < kReadsAtOnce; ++reads) {
     if (left_ > 0) {
@@ -273,7 +282,9 @@ Status Trunk::Follow(const TrunkHeader& header) {
   if (stream.peer_ended) return Fail(EBADMSG, "channel {} had ended", header.channel);
   if (header.kind == Kind::kEnd) {
     stream.peer_ended = true;
-    GoOnReading(stream.id());
+    const uint32_t id = stream.id();
+    if (stream.wants(EPOLLOUT)) stream.Tell(EPOLLOUT);  // to hear that nobody listens any more
+    GoOnReading(id);
     return {};
   }
   {
@@ -293,7 +304,7 @@ Status Trunk::BeginPiece(const TrunkHeader& header) {
   if (found == channels_.end()) return {};
   Stream& stream = *found->second;
   if (stream.peer_ended) return Fail(EBADMSG, "channel {} had ended", header.channel);
-  if (header.n > kTrunkWindow - stream.untaken) {
+  if (header.n > stream.allowed - std::min(stream.allowed, stream.untaken)) {
     return Fail(EBADMSG, "channel {} has sent more than it may", header.channel);
   }
   stream.untaken += header.n;
@@ -315,6 +326,7 @@ void Trunk::HandOn() {
 
 void Trunk::Keep(Stream& stream) {
   if (staged() == 0 && !FillStage()) return;
+  if (stream.kept_read > 0) stream.kept.erase(0, std::exchange(stream.kept_read, 0));
   const size_t before = stream.kept.size();
   const size_t more = std::min<size_t>(staged(), left_);
   stream.kept.resize(before + more);
@@ -345,7 +357,10 @@ void Trunk::GoOnReading(uint32_t id) {
     const bool took = stream == nullptr || stream->kept.size() - stream->kept_read < before;
     if (!took && stream->wants(EPOLLIN)) return stream->GoOnReading();  // it is not there yet
   }
-  if (stream != nullptr && stream->peer_ended) stream->Tell(EPOLLIN | EPOLLHUP);
+  // What is kept then, it reads when it reads again.
+  if (stream != nullptr && stream->peer_ended && stream->kept.empty()) {
+    stream->Tell(EPOLLIN | EPOLLHUP);
+  }
 }
 
 ssize_t Trunk::ReadFor(Stream& stream, const iovec* places, int count) {
@@ -359,7 +374,7 @@ ssize_t Trunk::ReadFor(Stream& stream, const iovec* places, int count) {
       read += bytes;
     }
     if (stream.kept_read == stream.kept.size()) {
-      stream.kept = {};
+      stream.kept = std::string();
       stream.kept_read = 0;
     }
     Took(stream, read);
@@ -377,6 +392,12 @@ ssize_t Trunk::ReadFor(Stream& stream, const iovec* places, int count) {
     Took(stream, read);
     return static_cast<ssize_t>(read);
   }
+  // What would be left of a record of TLS nothing tells of: so everything is read by Receive().
+  if (!receiving_) {
+    ReadAgain();
+    errno = EAGAIN;
+    return -1;
+  }
   Parts clipped;
   clipped.Add(places, count, left_);
   const ssize_t got = ReadSocket(clipped.parts.data(), clipped.count);
@@ -393,19 +414,26 @@ ssize_t Trunk::ReadFor(Stream& stream, const iovec* places, int count) {
 void Trunk::Took(Stream& stream, size_t bytes) {
   stream.untaken -= static_cast<uint32_t>(bytes);
   stream.taken += static_cast<uint32_t>(bytes);
-  if (stream.taken < kTrunkWindow / 2 || stream.peer_ended) return;
+  if (stream.taken < stream.allowed / 2 || stream.peer_ended) return;
   Control({TrunkHeader::Kind::kWindow, stream.id(), std::exchange(stream.taken, 0)});
 }
 
 ssize_t Trunk::ReadSocket(const iovec* places, int count) {
   ssize_t got = -1;
+  if (is_dry_) {  // more is told when it comes
+    drained_ = true;
+    errno = EAGAIN;
+    return -1;
+  }
   do {
     got = socket_.Read(places, count);
   } while (got < 0 && errno == EINTR);
-  if (got > 0) return got;
+  if (got > 0) {
+    is_dry_ = !socket_.reads_ahead() && static_cast<size_t>(got) < SizeOf(places, count);
+    return got;
+  }
   drained_ = true;
   failed_ = failed_ || got == 0 || errno != EAGAIN;
-  if (failed_ && !receiving_) LoseSoon();
   return got;
 }
 
@@ -436,7 +464,7 @@ ssize_t Trunk::WriteSocket(const iovec* parts, int count) {
 // A piece goes out whole, or is kept as far as the socket does not take it.
 ssize_t Trunk::WriteFor(Stream& stream, const iovec* parts, int count) {
   const MutexLock lock(mutex_);
-  if (lost_ || stream.ended()) {
+  if (lost_ || stream.ended() || stream.peer_ended) {
     errno = EPIPE;
     return -1;
   }
@@ -479,10 +507,14 @@ ssize_t Trunk::WriteFor(Stream& stream, const iovec* parts, int count) {
 
 void Trunk::HeadSent(size_t bytes) {
   head_sent_ += bytes;
-  if (head_sent_ < head_.size()) return;
+  if (head_sent_ < head_.size()) {
+    // What was sent is not held for ever behind a peer that listens a little.
+    if (head_sent_ >= head_.size() / 2) head_.erase(0, std::exchange(head_sent_, 0));
+    return;
+  }
   head_sent_ = 0;
   if (head_.capacity() > kStageBytes) {
-    head_ = {};
+    head_ = std::string();
   } else {
     head_.clear();
   }
@@ -508,10 +540,11 @@ void Trunk::Control(const TrunkHeader& header) {
   if (head_.size() - head_sent_ > kMostHead) LoseSoon();  // it has us talk, and does not listen
 }
 
-void Trunk::Wait(Stream& stream, bool waits) {
+// Goes by what it wants now: others may have changed that since.
+void Trunk::Wait(Stream& stream) {
   const MutexLock lock(mutex_);
   const auto found = std::ranges::find(waiting_, stream.id());
-  if (!waits) {
+  if (!stream.wants(EPOLLOUT)) {
     if (found != waiting_.end()) waiting_.erase(found);
     if (!waiting_.empty() && !full_) WakeSoon();
     return;
@@ -619,7 +652,7 @@ void Trunk::Lose() {
     const auto found = channels_.find(id);
     if (found == channels_.end()) continue;
     found->second->peer_ended = true;
-    found->second->kept = {};
+    found->second->kept = std::string();
     found->second->kept_read = 0;
     found->second->Tell(EPOLLIN | EPOLLHUP);
   }

@@ -14,6 +14,7 @@
 //
 // No channel holds up another one. It has a window: so many bytes may be on their way that its user
 // has not taken yet. What he does not take is kept here, so that what comes for others can be read.
+// The window is small until its user trusts the peer.
 // Whoever sends waits for his turn after each piece. What the socket does not take of a piece is
 // kept, so that a channel can end at any time.
 //
@@ -45,8 +46,9 @@ namespace pinstripe {
 inline constexpr size_t kTrunkHeaderBytes = 9;
 inline constexpr std::byte kTrunkBegins{'T'};
 inline constexpr uint32_t kTrunkVersion = 1;
-inline constexpr uint32_t kTrunkWindow = 512 << 10;     // of a channel, each way
-inline constexpr uint32_t kMostTrunkPiece = 256 << 10;  // that one channel sends before others may
+inline constexpr uint32_t kTrunkWindow = 512 << 10;      // of a channel, each way
+inline constexpr uint32_t kFirstTrunkWindow = 64 << 10;  // to begin with
+inline constexpr uint32_t kMostTrunkPiece = 256 << 10;   // that one channel sends before others may
 
 struct TrunkHeader {
   enum class Kind : uint8_t { kBegin = 'T', kOpen = 'O', kData = 'D', kWindow = 'W', kEnd = 'E' };
@@ -122,7 +124,7 @@ class Trunk final : public IoLoop::Handler, public std::enable_shared_from_this<
   void HeadSent(size_t bytes) REQUIRES(mutex_);
   ssize_t WriteSocket(const iovec* parts, int count) REQUIRES(mutex_);
   void Control(const TrunkHeader& header) EXCLUDES(mutex_);
-  void Wait(Stream& stream, bool waits) EXCLUDES(mutex_);
+  void Wait(Stream& stream) EXCLUDES(mutex_);
   void Grant(Stream& stream, uint32_t bytes) EXCLUDES(mutex_);
   void WakeSoon() REQUIRES(mutex_);
   void WakeWriters() EXCLUDES(mutex_);
@@ -147,7 +149,8 @@ class Trunk final : public IoLoop::Handler, public std::enable_shared_from_this<
   size_t stage_end_ = 0;
   uint32_t reading_ = 0;  // the channel whose bytes come
   uint32_t left_ = 0;     // and how many
-  bool drained_ = false;  // the socket has nothing more now
+  bool is_dry_ = false;   // the socket has had less than was asked for, in this Receive()
+  bool drained_ = false;  // it has nothing more now
   bool failed_ = false;   // or never will
 
   Mutex mutex_;

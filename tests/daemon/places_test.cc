@@ -157,5 +157,49 @@ TEST_F(PlacesTest, StoresHaveDescriptorsWhateverIsConnected) {
   EXPECT_GT(Places::LimitsFor(1048576, 400, 36).connections, 1000000u);
 }
 
+// A connection that carries channels counts once, whatever it carries.
+TEST(Places, ChannelsHaveNoDescriptors) {
+  Places places({.connections = 2,
+                 .per_device = 2,
+                 .per_address = 1,
+                 .strangers = 1,
+                 .strangers_per_address = 1});
+  int devices[3] = {};
+  std::shared_ptr<Places::Place> carrier = *places.Take(&devices[0], "a");
+  carrier->Carry();
+  bool has_ended = false;
+  carrier->OnEnd([&] { has_ended = true; });
+  std::vector<std::unique_ptr<Places::Place>> channels;
+  for (int& device : devices) channels.push_back(*places.Take(&device, "a", carrier));
+  EXPECT_EQ(places.Open(), 1u);
+  EXPECT_FALSE(has_ended) << "its channels do not push it out";
+  auto stranger = places.Take(&devices[0], "b");
+  ASSERT_OK(stranger);
+  EXPECT_TRUE(has_ended) << "another stranger does: there may be one";
+}
+
+TEST(Places, AChannelThatHasSignedSpeaksForItsConnection) {
+  Places places({.connections = 3, .per_device = 2, .strangers = 1});
+  int devices[2] = {};
+  std::shared_ptr<Places::Place> carrier = *places.Take(&devices[0], "a");
+  carrier->Carry();
+  bool has_ended = false;
+  carrier->OnEnd([&] { has_ended = true; });
+  const auto signed_one = *places.Take(&devices[0], "a", carrier);
+  signed_one->Welcome();
+  bool stranger_ended = false;
+  auto stranger = *places.Take(&devices[0], "a", carrier);
+  stranger->OnEnd([&] { stranger_ended = true; });
+  // The device is full: the channel that has signed nothing gives way, and its connection stays.
+  const auto other = places.Take(&devices[0], "b");
+  ASSERT_OK(other);
+  EXPECT_TRUE(stranger_ended);
+  (*other)->Welcome();
+  stranger.reset();
+  EXPECT_FAILS(places.Take(&devices[0], "c"), EBUSY);
+  EXPECT_OK(places.Take(&devices[1], "c")) << "only the one device is full";
+  EXPECT_FALSE(has_ended);
+}
+
 }  // namespace
 }  // namespace pinstripe

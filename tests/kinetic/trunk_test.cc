@@ -442,7 +442,7 @@ TEST_F(TrunkTest, WhatIsNoTrunkEndsIt) {
            begin + open + open,                                  // one that is
            begin + open + FromHex("4f 00000004 00000008"),       // one that was, perhaps
            begin + open + FromHex("44 00000006 00000001 00"),    //
-           begin + open + FromHex("57 00000005 00000001"),       // nothing was sent
+           begin + open + FromHex("57 00000005 00070001"),       // more than there may be
            begin + open + FromHex("46 00000000 00000000 00 00")  // a Kinetic frame
        }) {
     int sockets[2];
