@@ -230,6 +230,8 @@ Result<DaemonConfig> DaemonConfig::Load(const std::string& path) {
   const auto read_limit = [&daemon](const char* key) {
     return static_cast<size_t>(daemon.Integer(key, 0, 1, 1 << 24));
   };
+  config.connections_per_drive = static_cast<size_t>(daemon.Integer(
+      "connections_per_drive", static_cast<int64_t>(config.connections_per_drive), 1, 1 << 24));
   config.connections = read_limit("connections");
   config.connections_per_address = read_limit("connections_per_address");
   config.strangers = read_limit("strangers");

@@ -9,6 +9,7 @@
 
 #include "base/log_format.h"
 #include "base/status.h"
+#include "daemon/places.h"
 #include "daemon/rights.h"
 #include "daemon/slow_log.h"
 #include "kinetic/tls.h"
@@ -33,9 +34,11 @@ struct DaemonConfig {
   int loops = 1;     // threads that wait for sockets
   int workers = 4;   // threads that execute requests
   int flushers = 4;  // threads that wait for disks to sync
-  // How many connections all drives may have together, how many of them may come from one address,
+  // How many connections each drive may have. Then how many all may have together, how many of them
+  // may come from one address,
   // and how many may be of strangers, together and from one address (places.h). 0: what the limit
   // of descriptors allows for.
+  size_t connections_per_drive = kUsualConnections;
   size_t connections = 0;
   size_t connections_per_address = 0;
   size_t strangers = 0;

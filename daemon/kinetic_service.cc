@@ -118,13 +118,13 @@ Status GetEach(Engine& engine, const KineticService::Caller& caller, const Comma
   return {};
 }
 
-void FillLimits(kinetic::GetLog* log) {
+void FillLimits(size_t max_connections, kinetic::GetLog* log) {
   kinetic::GetLog::Limits* limits = log->mutable_limits();
   limits->set_maxkeysize(kMaxKeyBytes);
   limits->set_maxvaluesize(kMaxValueBytes);
   limits->set_maxversionsize(kMaxVersionBytes);
   limits->set_maxtagsize(kMaxTagBytes);
-  limits->set_maxconnections(kMaxConnections);
+  limits->set_maxconnections(static_cast<uint32_t>(max_connections));
   limits->set_maxoutstandingreadrequests(kMaxOutstandingReads);
   limits->set_maxoutstandingwriterequests(kMaxOutstandingWrites);
   limits->set_maxmessagesize(1 << 20);
@@ -150,7 +150,7 @@ Command KineticService::Greeting() {
   Command greeting;
   greeting.mutable_header()->set_clusterversion(security_.cluster_version());
   FillConfiguration(greeting.mutable_body()->mutable_getlog());
-  FillLimits(greeting.mutable_body()->mutable_getlog());
+  FillLimits(device_.max_connections, greeting.mutable_body()->mutable_getlog());
   greeting.mutable_status()->set_code(kinetic::Status::SUCCESS);
   return greeting;
 }
@@ -476,7 +476,7 @@ Status KineticService::GetLog(const Caller& caller, const Command& request, Comm
       case Log::CONFIGURATION: FillConfiguration(log); break;
       case Log::STATISTICS: FillStatistics(log); break;
       case Log::MESSAGES: log->set_messages(events_.Text()); break;
-      case Log::LIMITS: FillLimits(log); break;
+      case Log::LIMITS: FillLimits(device_.max_connections, log); break;
       case Log::DEVICE: TRY(FillDevice(asked.device().name(), caller.asked, log, value)); break;
       default: return Fail(EINVAL, "unknown log type {}", type);
     }

@@ -34,6 +34,7 @@
 #include "daemon/engine.h"
 #include "daemon/host_readings.h"
 #include "daemon/operation_statistics.h"
+#include "daemon/places.h"
 #include "daemon/slow_log.h"
 #include "kinetic/io.h"
 #include "store/gate.h"
@@ -54,6 +55,8 @@ struct DeviceDescription {
   std::string path;  // of its store; empty: in memory
   // As long as no erase PIN is set everybody may erase it, as the protocol has it.
   bool erase_without_pin = true;
+  // As it says; the server keeps to it (Places::Limits::per_device).
+  size_t max_connections = kUsualConnections;
   // Requests that take so long are slow (slow_log.h); 0: none is.
   Duration slow_request = SlowLog::kUsually;
 };
@@ -61,7 +64,6 @@ struct DeviceDescription {
 // How many requests of a connection are worked on at once; more wait in the socket.
 inline constexpr uint32_t kMaxOutstandingReads = 64;
 inline constexpr uint32_t kMaxOutstandingWrites = 64;
-inline constexpr uint32_t kMaxConnections = 1000;  // per device
 
 class KineticService {
  public:

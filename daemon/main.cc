@@ -87,6 +87,7 @@ Places::Limits PlacesFor(const DaemonConfig& config, uint64_t descriptors) {
   const auto choose = [](size_t configured, size_t* limit) {
     if (configured != 0) *limit = configured;
   };
+  limits.per_device = config.connections_per_drive;
   choose(config.connections, &limits.connections);
   choose(config.connections_per_address, &limits.per_address);
   choose(config.strangers, &limits.strangers);
@@ -142,6 +143,7 @@ Result<std::unique_ptr<Device>> OpenDevice(const ServedDrive& drive, const Daemo
                                                     .world_wide_name = identity.world_wide_name,
                                                     .path = drive.path,
                                                     .erase_without_pin = config.erase_without_pin,
+                                                    .max_connections = config.connections_per_drive,
                                                     .slow_request = config.slow_request},
                                   std::move(security));
 }

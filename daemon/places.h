@@ -26,11 +26,13 @@
 
 namespace pinstripe {
 
+inline constexpr size_t kUsualConnections = 1000;  // of a device
+
 class Places {
  public:
   struct Limits {
     size_t connections = SIZE_MAX;            // of the process
-    size_t per_device = SIZE_MAX;             // of each device
+    size_t per_device = kUsualConnections;    // of each device
     size_t per_address = SIZE_MAX;            // from one address, at least 1
     size_t strangers = SIZE_MAX;              // of the process, at least 1
     size_t strangers_per_address = SIZE_MAX;  // at least 1

@@ -299,7 +299,7 @@ std::vector<std::pair<std::string, std::string>> Information(RespDevice& device)
                    "os:Linux\r\narch_bits:64\r\nprocess_id:{}\r\nuptime_in_seconds:{}\r\n",
                    kLikeRedis, PINSTRIPE_VERSION, getpid(), up)},
       {"Clients", fmt::format("connected_clients:{}\r\nmaxclients:{}\r\n",
-                              service.clients().Count(), kMaxConnections)},
+                              service.clients().Count(), service.device().max_connections)},
       {"Memory",
        fmt::format("used_memory_peak:{}\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n",
                    use.ru_maxrss * 1024)},

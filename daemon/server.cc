@@ -100,7 +100,7 @@ class Server::Impl {
   Impl(Runtime& runtime, Options options)
       : runtime_(runtime),
         options_(options),
-        places_(LimitsOf(options)),
+        places_(options.places),
         budgets_(options.value_bytes),
         spare_(Spare()) {
     for (int i = 0; i < options.loops; ++i) {
@@ -176,12 +176,6 @@ class Server::Impl {
   }
 
  private:
-  static Places::Limits LimitsOf(const Options& options) {
-    Places::Limits limits = options.places;
-    limits.per_device = kMaxConnections;
-    return limits;
-  }
-
   const std::shared_ptr<SharedByDevice>& SharedBy(KineticService& service) {
     std::shared_ptr<SharedByDevice>& shared = shared_[&service];
     if (shared == nullptr) shared = std::make_shared<SharedByDevice>(runtime_, *flushers_, service);

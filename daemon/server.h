@@ -52,7 +52,7 @@ class Server {
     // Of all values under way, beyond which larger frames wait for their turn, and each connection
     // has one request answered after the other.
     uint64_t value_bytes = uint64_t{1} << 30;
-    // How many connections there may be. `per_device` is kMaxConnections, whatever it says.
+    // How many connections there may be.
     Places::Limits places;
     // How long nobody is accepted when that fails for want of descriptors or memory.
     Duration accept_pause = std::chrono::milliseconds(100);

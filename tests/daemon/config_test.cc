@@ -39,6 +39,7 @@ TEST_F(DaemonConfigTest, ReadsWhatIsServedAndPathsFromWhereItIs) {
 [daemon]
 listen = "127.0.0.1"
 workers = 2
+connections_per_drive = 4000
 connections = 5000
 connections_per_address = 500
 strangers = 50
@@ -62,6 +63,7 @@ store = "leveldb"
   EXPECT_EQ(config->listen, "127.0.0.1");
   EXPECT_EQ(config->workers, 2);
   EXPECT_EQ(config->log_format, LogFormat::kJson);
+  EXPECT_EQ(config->connections_per_drive, 4000u);
   EXPECT_EQ(config->connections, 5000u);
   EXPECT_EQ(config->connections_per_address, 500u);
   EXPECT_EQ(config->strangers, 50u);

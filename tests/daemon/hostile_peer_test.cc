@@ -102,11 +102,11 @@ TEST_F(HostilePeers, AByteNowAndThenDoesNotKeepAFrameAlive) {
 }
 
 TEST_F(HostilePeers, StrangersGiveWayWhenAllConnectionsAreTaken) {
-  ASSERT_TRUE(CanHaveConnections(kMaxConnections));
+  ASSERT_TRUE(CanHaveConnections(kUsualConnections));
   Start({});
   Client known = Friend();
   std::vector<Client> strangers;
-  for (uint32_t i = 1; i < kMaxConnections; ++i) {
+  for (uint32_t i = 1; i < kUsualConnections; ++i) {
     strangers.emplace_back(port_);
     strangers.back().ReceiveFrame();
   }
@@ -119,10 +119,10 @@ TEST_F(HostilePeers, StrangersGiveWayWhenAllConnectionsAreTaken) {
 }
 
 TEST_F(HostilePeers, NobodyWhoIsKnownGivesWay) {
-  ASSERT_TRUE(CanHaveConnections(kMaxConnections));
+  ASSERT_TRUE(CanHaveConnections(kUsualConnections));
   Start({});
   std::vector<Client> clients;
-  for (uint32_t i = 0; i < kMaxConnections; ++i) clients.push_back(Friend());
+  for (uint32_t i = 0; i < kUsualConnections; ++i) clients.push_back(Friend());
   Client one_too_many(port_);
   EXPECT_EQ(one_too_many.ReceiveAnswer().code(), kinetic::Status::SERVICE_BUSY);
   for (Client& client : clients) ExpectServed(client);
@@ -329,7 +329,7 @@ TEST_F(HostilePeers, GarbageLeavesNothingBehind) {
   throw_garbage(500);
   const size_t before = ResidentBytes();
   const char* const asked = std::getenv("GARBAGE_CONNECTIONS");
-  throw_garbage(asked == nullptr ? 3 * static_cast<int>(kMaxConnections) : std::atoi(asked));
+  throw_garbage(asked == nullptr ? 3 * static_cast<int>(kUsualConnections) : std::atoi(asked));
   ExpectServed(known);
   Friend();
   const size_t after = ResidentBytes();

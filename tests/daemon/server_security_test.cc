@@ -148,10 +148,10 @@ TEST_F(ServerSecurity, ABatchWithAForbiddenChangeIsNotMade) {
 // --- Limits
 
 TEST_F(ServerSecurity, ConnectionNumber1001IsToldWhyAndTheOthersAreServed) {
-  ASSERT_TRUE(CanHaveConnections(kMaxConnections));
+  ASSERT_TRUE(CanHaveConnections(kUsualConnections));
   const uint16_t other_port = *server_.Listen("127.0.0.1", 0, service_);
   std::vector<Client> clients;
-  for (uint32_t i = 0; i < kMaxConnections; ++i) {
+  for (uint32_t i = 0; i < kUsualConnections; ++i) {
     clients.emplace_back(i % 2 == 0 ? port_ : other_port);
     ASSERT_EQ(clients.back().ReceiveAnswer().code(), kinetic::Status::SUCCESS) << i;
     clients.back().Request(Header::NOOP);  // a stranger would give way
@@ -174,6 +174,22 @@ TEST_F(ServerSecurity, ConnectionNumber1001IsToldWhyAndTheOthersAreServed) {
     code = Client(port_).ReceiveAnswer().code();
   }
   EXPECT_EQ(code, kinetic::Status::SUCCESS);
+}
+
+TEST_F(ServerSecurity, ADeviceTakesAsManyConnectionsAsItIsTold) {
+  KineticService service({.serial_number = "SN2", .max_connections = 2}, security_, engine_);
+  Server::Options options;
+  options.places.per_device = 2;
+  Server server(runtime_, options);
+  const uint16_t port = *server.Listen("127.0.0.1", 0, service);
+  std::vector<Client> clients;
+  for (int i = 0; i < 2; ++i) {
+    const auto limits = clients.emplace_back(port).ReceiveAnswer().command.body().getlog().limits();
+    EXPECT_EQ(limits.maxconnections(), 2u);
+    clients.back().Request(Header::NOOP);
+    ASSERT_EQ(clients.back().ReceiveAnswer().code(), kinetic::Status::SUCCESS);
+  }
+  EXPECT_EQ(Client(port).ReceiveAnswer().code(), kinetic::Status::SERVICE_BUSY);
 }
 
 // A request whose message has exactly so many bytes.
@@ -217,7 +233,7 @@ TEST_F(ServerSecurity, TheGreetingNamesTheLimits) {
   const auto limits = Client(port_).ReceiveAnswer().command.body().getlog().limits();
   EXPECT_EQ(limits.maxidentitycount(), 1000u);
   EXPECT_EQ(limits.maxpinsize(), 200u);
-  EXPECT_EQ(limits.maxconnections(), kMaxConnections);
+  EXPECT_EQ(limits.maxconnections(), kUsualConnections);
   EXPECT_EQ(limits.maxmessagesize(), kMaxMessageBytes);
 }
 
