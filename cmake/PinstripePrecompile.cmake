@@ -83,7 +83,8 @@ function(pinstripe_reuse_precompiled type name folder)
     get_target_property(its_type ${target} TYPE)
     get_target_property(libraries ${target} LINK_LIBRARIES)
     if(its_type STREQUAL ${type} AND NOT target STREQUAL ${name} AND NOT target IN_LIST not_precompiled
-       AND NOT libraries MATCHES "FUSE3|XRootD|HIREDIS" AND (type STREQUAL "STATIC_LIBRARY" OR libraries MATCHES "GTest"))
+       AND NOT target IN_LIST busy_tests AND NOT libraries MATCHES "FUSE3|XRootD|HIREDIS"
+       AND (type STREQUAL "STATIC_LIBRARY" OR libraries MATCHES "GTest"))
       target_precompile_headers(${target} REUSE_FROM ${name})
       # GCC 12 sees bounds that are not there in inlined strings, more so with these.
       target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
