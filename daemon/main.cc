@@ -94,6 +94,7 @@ Places::Limits PlacesFor(const DaemonConfig& config, uint64_t descriptors) {
   choose(config.strangers_per_address, &limits.strangers_per_address);
   Log(LogLevel::kInfo, "connections are bounded",
       {{"descriptors", descriptors},
+       {"per_drive", limits.per_device},
        {"connections", limits.connections},
        {"per_address", limits.per_address},
        {"strangers", limits.strangers},

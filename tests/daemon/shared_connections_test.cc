@@ -15,6 +15,7 @@
 #include "daemon/server.h"
 #include "kinetic/kinetic.pb.h"
 #include "kinetic/message.h"
+#include "kinetic/trunk.h"
 #include "store/memory_store.h"
 #include "tests/daemon/wire_client.h"
 #include "tests/kinetic/certificate.h"
@@ -237,6 +238,54 @@ TEST_F(SharedConnectionsTest, OtherAddressesAreNotReached) {
   const auto& ports = hello.command.body().getlog().configuration().sharedports();
   EXPECT_EQ(static_cast<size_t>(ports.size()), kDevices);
   EXPECT_EQ(std::count(ports.begin(), ports.end(), port), 0);
+}
+
+std::string Said(TrunkHeader::Kind kind, uint32_t channel, uint32_t n) {
+  return std::string(AsText(EncodeTrunkHeader({kind, channel, n})));
+}
+
+TEST_F(SharedConnectionsTest, AChannelToWhatIsNotSharedIsRefused) {
+  Serve();
+  SharingDevice hidden;
+  const uint16_t port = *server_->Listen("127.0.0.2", 0, hidden.service);
+  WireClient client(devices_[0].port);
+  client.ReceiveFrame();
+  client.Send(Said(TrunkHeader::Kind::kBegin, 1, 0) + Said(TrunkHeader::Kind::kOpen, 1, port) +
+              Said(TrunkHeader::Kind::kOpen, 2, devices_[1].port));
+  EXPECT_EQ(client.Receive(kTrunkHeaderBytes), Said(TrunkHeader::Kind::kEnd, 1, 0));
+  const std::string piece = client.Receive(kTrunkHeaderBytes);
+  EXPECT_EQ(piece.substr(0, 5), Said(TrunkHeader::Kind::kData, 2, 1).substr(0, 5)) << "it greets";
+  EXPECT_EQ(hidden.service.clients().Count(), 0u);
+}
+
+TEST_F(SharedConnectionsTest, ATrunkHasTwoChannelsForEachDrive) {
+  Serve();
+  WireClient client(devices_[0].port);
+  client.ReceiveFrame();
+  client.Send(Said(TrunkHeader::Kind::kBegin, 1, 0));
+  for (uint32_t channel = 1; channel <= 2 * kDevices + 1; ++channel) {
+    client.Send(Said(TrunkHeader::Kind::kOpen, channel, devices_[0].port));
+    const std::string header = client.Receive(kTrunkHeaderBytes);
+    if (channel > 2 * kDevices) {
+      EXPECT_EQ(header, Said(TrunkHeader::Kind::kEnd, channel, 0));
+      continue;
+    }
+    const Result<TrunkHeader> piece = DecodeTrunkHeader(AsBytes(header).first<kTrunkHeaderBytes>());
+    ASSERT_OK(piece);
+    ASSERT_EQ(piece->kind, TrunkHeader::Kind::kData);
+    client.Receive(piece->n);
+  }
+}
+
+TEST_F(SharedConnectionsTest, ATrunkWithoutAChannelIsClosed) {
+  Server::Options options;
+  options.handshake_timeout = 50ms;
+  Serve(nullptr, options);
+  WireClient client(devices_[0].port);
+  client.ReceiveFrame();
+  client.Send(Said(TrunkHeader::Kind::kBegin, 1, 0));
+  EXPECT_TRUE(client.SeesTheEnd());
+  while (CountConnections() > 0) std::this_thread::yield();
 }
 
 // The limit is one of descriptors, of which channels have none.
