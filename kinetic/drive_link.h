@@ -446,6 +446,8 @@ class CurrentLink {
     for (const auto& link : links) {
       link->loop().PostAndWait([&link] { link->Stop("the drive is being shut down"); });
     }
+    // What was on its way to a connection by then is behind that, and fails there.
+    for (const auto& link : links) link->loop().PostAndWait([] {});
   }
   CurrentLink(const CurrentLink&) = delete;
   CurrentLink& operator=(const CurrentLink&) = delete;
