@@ -574,6 +574,9 @@ void RequireWhole(const CheckReport& report, uint64_t files) {
   std::exit(1);
 }
 
+// Memory is what it takes until the first shard is written: then it knows of all that is lacking.
+// Later the new drive grows, which is in memory as well. Few findings are kept, as at most a
+// hundred thousand are however many there are.
 Cost Rebuild(Machines& machines, RepairReport* report) {
   constexpr DriveId kLost = 4;
   machines.test().Replace(kLost);
@@ -583,10 +586,16 @@ Cost Rebuild(Machines& machines, RepairReport* report) {
   RebuildOptions options;
   options.forgetting = {};
   (void)Require(RebuildDrive(*cluster, machines.Factory(), kLost, options), "rebuild");
-  Repairer repairer(*cluster, {});
+  const int64_t before = bytes_now;
+  most_bytes = before;
+  std::optional<int64_t> most;
+  Repairer repairer(*cluster,
+                    {.most_told = 1000, .progress = [&](std::string_view phase, double, uint64_t) {
+                       if (phase == "repairing" && !most) most = most_bytes;
+                     }});
   *report = repairer.Run();
   Cost cost = rebuilding.Read();
-  cost.most -= cost.kept;  // which is what the new drive holds
+  cost.most = static_cast<double>(most.value_or(most_bytes) - before);
   return cost;
 }
 

@@ -5,18 +5,21 @@
 // It may run beside clients at any time. It reads once more what looks wrong before it reports it,
 // so it does not report what only changed meanwhile. It keeps some 40 bytes of memory for each
 // inode, and 100 more for each name but those that are the only one of a file (TreeFacts), which it
-// reads again where it has to tell them.
+// reads again where it has to tell them. Each block that lacks shards, or is not at home, takes
+// some 25 bytes more.
 //
 // Used by one thread.
 
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cluster/cluster.h"
@@ -88,13 +91,14 @@ struct CheckReport {
 struct LackingBlock {
   InodeId file = 0;
   uint64_t block = 0;
-  int missing = 0;    // not there, by their drives, or on drives that were left; others may be back
-  bool lost = false;  // too few to read it
-  bool out_of_reach = false;  // too few without the drives that the configuration lacks
+  // Not there, by their drives, or on drives that were left; others may be back.
+  uint16_t missing = 0;
   // About the block or the patch that can lose the fewest further shards:
-  int present = 0;
-  int needed = 0;  // to read it
-  int all = 0;     // that there should be
+  uint8_t present = 0;
+  uint8_t needed = 0;         // to read it
+  uint8_t all = 0;            // that there should be
+  bool lost = false;          // too few to read it
+  bool out_of_reach = false;  // too few without the drives that the configuration lacks
 };
 
 class Checker {
@@ -102,6 +106,8 @@ class Checker {
   struct Options {
     bool data = true;  // look for the shards, too
     size_t most_told = 100'000;
+    // When so many blocks seem to lack shards, they are asked for before others are looked at.
+    size_t most_suspects = 1'000'000;
     // Told now and then: what is being done, and how far it is (0..1).
     std::function<void(std::string_view phase, double done)> progress;
     // Asked then, too. It may wait. False: Run() ends soon, and says that not all was looked at.
@@ -126,16 +132,20 @@ class Checker {
   const std::map<InodeId, Status>& undecided_inodes() const { return undecided_; }
   bool MayBeLost(InodeId id) const { return lost_.contains(id) || undecided_.contains(id); }
 
+  // Inodes that keep what several files share, old and settled or not, with the files that may
+  // name them.
+  const std::map<InodeId, Keeping>& keepers() const { return keepers_; }
   // For whoever repairs them: those with data, the first `most` after this one, ascending: files,
   // keepers, and objects that may be gone, which keepers have stripes of. All ids are more than 0.
   std::vector<InodeId> WithData(InodeId after, size_t most) const;
   uint64_t CountWithData() const { return with_data_ + more_data_.size(); }
-  // And blocks that lack shards or have some that are not at home.
-  // Inodes that keep what several files share, old and settled or not, with the files that may
-  // name them.
-  const std::map<InodeId, Keeping>& keepers() const { return keepers_; }
-  const std::vector<LackingBlock>& lacking_blocks() const { return lacking_; }
-  const std::vector<std::pair<InodeId, uint64_t>>& displaced_blocks() const { return displaced_; }
+  // And blocks that lack shards or have some that are not at home, in any order.
+  const std::deque<LackingBlock>& lacking_blocks() const { return lacking_; }
+  // They are not kept here then, as there may be very many.
+  std::deque<LackingBlock> TakeLackingBlocks() { return std::exchange(lacking_, {}); }
+  std::deque<std::pair<InodeId, uint64_t>> TakeDisplacedBlocks() {
+    return std::exchange(displaced_, {});
+  }
   // Directories that have grown, or do.
   const GrowthFacts& growth() const { return growth_; }
   // Where something is in the tree. This reads names that were settled.
@@ -201,7 +211,8 @@ class Checker {
   void Use(InodeId id, const ListedStripe& stripe, const BlockPlace& place);
   void Unused(const ListedStripe& stripe, std::vector<ShardCopy> copies);
   void Suspect(InodeId id, uint64_t block);
-  void ConfirmBlocks();
+  // Tells that it does this, so far.
+  void ConfirmBlocks(std::string_view phase, double from, double to);
 
   Cluster& cluster_;
   const Options options_;
@@ -234,10 +245,10 @@ class Checker {
   std::vector<ListedStripe> page_;
   size_t at_ = 0;                                       // in page_
   std::vector<std::pair<InodeId, uint64_t>> suspects_;  // blocks that seem to lack shards
-  std::vector<std::pair<InodeId, uint64_t>> displaced_;
+  std::deque<std::pair<InodeId, uint64_t>> displaced_;
   GrowthFacts growth_;
   mutable SettledNames settled_names_{cluster_, records_, growth_, options_.go_on};
-  std::vector<LackingBlock> lacking_;  // of the suspects, those that do
+  std::deque<LackingBlock> lacking_;  // of the suspects, those that do
 };
 
 }  // namespace pinstripe

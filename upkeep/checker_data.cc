@@ -6,6 +6,7 @@
 
 #include "base/coding.h"
 #include "base/try.h"
+#include "erasure/codec.h"
 #include "fs/files/beside_number.h"
 #include "fs/files/map_pages.h"
 #include "upkeep/checker.h"
@@ -106,13 +107,15 @@ Result<LackingBlock> Probe(Cluster& cluster, const std::set<DriveId>& left_behin
         TRY(cluster.stripes().PlacesOf(stripe.IdOf(block), stripe.layout, stripe.place));
     const auto left_behind = static_cast<int>(std::ranges::count_if(
         places, [&](DriveId drive) { return left_behind_drives.contains(drive); }));
-    lacking.missing += presence.missing + left_behind;
+    lacking.missing = static_cast<uint16_t>(
+        std::min<int>(lacking.missing + presence.missing + left_behind, UINT16_MAX));
     lacking.lost |= presence.present + presence.unknown < k;
     lacking.out_of_reach |= presence.present + presence.unknown - left_behind < k;
     if (is_first || presence.present - k < lacking.present - lacking.needed) {
-      lacking.present = presence.present;
-      lacking.needed = k;
-      lacking.all = all;
+      static_assert(kMaxShards <= UINT8_MAX);
+      lacking.present = static_cast<uint8_t>(presence.present);
+      lacking.needed = static_cast<uint8_t>(k);
+      lacking.all = static_cast<uint8_t>(all);
     }
   }
   return lacking;
@@ -123,19 +126,20 @@ Result<LackingBlock> Probe(Cluster& cluster, const std::set<DriveId>& left_behin
 void Checker::CheckData() {
   listing_.emplace(cluster_.runtime(), AllDrives(cluster_), ClusterPrefix(cluster_.config().name),
                    cluster_.config().drive_timeout);
+  constexpr std::string_view kPhase = "looking for shards";
   InodeId last = 0;
   for (uint64_t looked_at = 0;;) {
-    if (!GoOn("looking for shards",
-              static_cast<double>(looked_at) /
-                  static_cast<double>(std::max<uint64_t>(1, CountWithData())))) {
-      return;
-    }
+    const double done = static_cast<double>(looked_at) /
+                        static_cast<double>(std::max<uint64_t>(1, CountWithData()));
+    if (!GoOn(kPhase, done)) return;
     const std::vector<InodeId> ids = WithData(last, Records::kMostAtOnce);
     if (ids.empty()) break;
     looked_at += ids.size();
     last = ids.back();
     const auto inodes = records_.FindInodes(ids);
     for (size_t i = 0; i < ids.size(); ++i) {
+      if (suspects_.size() >= options_.most_suspects) ConfirmBlocks(kPhase, done, done);
+      if (stopped_) return;
       std::vector<Owner> owners;
       if (!inodes[i].has_value()) {
         NotChecked(ids[i], inodes[i].error());
@@ -182,7 +186,7 @@ void Checker::CheckData() {
            fmt::format("the key {} is not that of a shard", Hex(AsBytes(key))));
   }
   report_.unused_bytes = MeasureStripes(cluster_.stripes(), unused_stripes_);
-  ConfirmBlocks();
+  ConfirmBlocks("looking again for shards", 0, 1);
 }
 
 std::vector<InodeId> Checker::WithData(InodeId after, size_t most) const {
@@ -540,7 +544,7 @@ void Checker::Suspect(InodeId id, uint64_t block) {
 }
 
 // Asks for each shard of what seemed to lack some, where the file has them now.
-void Checker::ConfirmBlocks() {
+void Checker::ConfirmBlocks(std::string_view phase, double from, double to) {
   struct Lacking {
     InodeId id = 0;
     uint64_t short_blocks = 0;
@@ -561,14 +565,11 @@ void Checker::ConfirmBlocks() {
   };
   std::ranges::sort(suspects_);
   suspects_.erase(std::unique(suspects_.begin(), suspects_.end()), suspects_.end());
-  lacking_.reserve(suspects_.size());
   std::optional<StoredInode> stored;
   for (size_t i = 0; i < suspects_.size(); ++i) {
     const auto& [id, block] = suspects_[i];
-    if (!GoOn("looking again for shards",
-              static_cast<double>(i) / static_cast<double>(suspects_.size()))) {
-      return;
-    }
+    const double part = static_cast<double>(i) / static_cast<double>(suspects_.size());
+    if (!GoOn(phase, from + (to - from) * part)) return;
     if (i == 0 || suspects_[i - 1].first != id) {
       const auto read = records_.FindInode(id);
       if (!read.has_value()) {
@@ -611,7 +612,7 @@ void Checker::ConfirmBlocks() {
     }
   }
   tell();
-  suspects_ = {};
+  suspects_.clear();
 }
 
 }  // namespace pinstripe

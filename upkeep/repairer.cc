@@ -1,7 +1,9 @@
 #include "upkeep/repairer.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
+#include <tuple>
 
 #include "base/attempts.h"
 #include "base/try.h"
@@ -66,15 +68,13 @@ const RepairReport& Repairer::Run() {
   bool first = true;
   uint64_t unread = 0;  // when everything was read
   for (int pass = 0; pass < kMostPasses; ++pass) {
-    Checker checker(cluster_, {.data = true, .progress = look, .go_on = options_.go_on});
+    found_ = {};  // of the last one: there may be as much to find
+    Checker checker(
+        cluster_,
+        {.data = true, .most_told = options_.most_told, .progress = look, .go_on = options_.go_on});
     report_.check = checker.Run();
     if (!GoOn()) return report_;
-    listed_lacking_.clear();
-    listed_lacking_.reserve(checker.lacking_blocks().size());
-    for (const LackingBlock& lacking : checker.lacking_blocks()) {
-      if (lacking.missing > 0) listed_lacking_.emplace_back(lacking.file, lacking.block);
-    }
-    std::ranges::sort(listed_lacking_);
+    FindLacking(checker);
     if (first && (options_.read_all || !options_.without.empty())) {
       first = false;
       if (options_.scrubbed) ReadAgain(checker);
@@ -85,10 +85,9 @@ const RepairReport& Repairer::Run() {
       continue;  // and look what there is now
     }
     first = false;
-    const std::vector<Found> found = FindLacking(checker);
-    if (found.empty()) break;
+    if (found_.empty()) break;
     const uint64_t before = report_.progress;
-    Process(found, checker);
+    ProcessFound(checker);
     if (cancelled_) return report_;
     if (options_.dry_run || report_.progress == before) break;
   }
@@ -117,48 +116,65 @@ void Repairer::RetireDrained() {
 
 // ---- What there is to do
 
-// Those come first that can lose the fewest further shards; those that are whole come last.
-std::vector<Repairer::Found> Repairer::FindLacking(const Checker& checker) {
+void Repairer::FindLacking(Checker& checker) {
   constexpr int kWhole = INT32_MAX;
-  std::vector<Found> found;
-  found.reserve(checker.lacking_blocks().size() + checker.displaced_blocks().size());
-  for (const LackingBlock& lacking : checker.lacking_blocks()) {
-    if (lacking.missing == 0 && options_.without.empty()) continue;  // its drives may come back
-    found.push_back({lacking.present - lacking.needed, lacking.file, lacking.block});
+  std::deque<LackingBlock> lacking = checker.TakeLackingBlocks();
+  std::deque<std::pair<InodeId, uint64_t>> displaced = checker.TakeDisplacedBlocks();
+  found_ = {};
+  found_.reserve(lacking.size() + displaced.size());
+  // What is taken goes at once, so that there are never two of each.
+  for (; !lacking.empty(); lacking.pop_front()) {
+    const LackingBlock& one = lacking.front();
+    if (one.missing == 0 && options_.without.empty()) continue;  // its drives may come back
+    found_.push_back({one.file, one.block, one.present - one.needed, one.missing > 0});
   }
-  for (const auto& [file, block] : checker.displaced_blocks()) {
-    found.push_back({kWhole, file, block});
+  for (; !displaced.empty(); displaced.pop_front()) {
+    found_.push_back({displaced.front().first, displaced.front().second, kWhole, false});
   }
-  // Of one that is found in both ways, the first counts.
-  const auto place = [](const Found& one) { return std::tie(one.file, one.block, one.left); };
-  std::ranges::sort(found, {}, place);
+  // Of one that is found more than once the most endangered counts.
+  const auto place = [](const Found& one) {
+    return std::tuple(one.file, one.block, one.left, !one.lacks_listed);
+  };
+  std::ranges::sort(found_, {}, place);
   const auto is_same = [](const Found& a, const Found& b) {
     return std::pair(a.file, a.block) == std::pair(b.file, b.block);
   };
-  found.erase(std::unique(found.begin(), found.end(), is_same), found.end());
-  const auto danger = [](const Found& one) { return std::tie(one.left, one.file, one.block); };
-  std::ranges::sort(found, {}, danger);
-  return found;
+  found_.erase(std::unique(found_.begin(), found_.end(), is_same), found_.end());
 }
 
-void Repairer::Process(const std::vector<Found>& found, const Checker& checker) {
-  const auto all = static_cast<double>(found.size());
-  for (size_t next = 0; next < found.size() && !cancelled_;) {
-    const size_t begin = next;
-    std::vector<Task> tasks;
-    for (; next < found.size(); ++next) {
-      const Found& one = found[next];
-      const Found* const before = next == begin ? nullptr : &found[next - 1];
-      const bool is_same = before != nullptr && before->left == one.left &&
-                           before->file == one.file &&
-                           before->block / kBlocksOfATask == one.block / kBlocksOfATask;
-      if (!is_same && tasks.size() == kTasksAtOnce) break;
-      if (!is_same) tasks.push_back({one.file, {}});
-      tasks.back().blocks.push_back(one.block);
+bool Repairer::LacksListed(InodeId file, uint64_t block) const {
+  const auto found =
+      std::ranges::lower_bound(found_, std::pair(file, block), {},
+                               [](const Found& one) { return std::pair(one.file, one.block); });
+  return found != found_.end() && found->file == file && found->block == block &&
+         found->lacks_listed;
+}
+
+// Those come first that can lose the fewest further shards; those that are whole come last.
+void Repairer::ProcessFound(const Checker& checker) {
+  std::set<int> dangers;
+  for (const Found& one : found_) dangers.insert(one.left);
+  const auto all = static_cast<double>(found_.size());
+  size_t done = 0;
+  for (const int danger : dangers) {
+    for (size_t next = 0; next < found_.size() && !cancelled_;) {
+      Share share{static_cast<double>(done) / all, 1};
+      std::vector<Task> tasks;
+      for (; next < found_.size(); ++next) {
+        const Found& one = found_[next];
+        if (one.left != danger) continue;
+        const bool is_same =
+            !tasks.empty() && tasks.back().file == one.file &&
+            tasks.back().blocks.back() / kBlocksOfATask == one.block / kBlocksOfATask;
+        if (!is_same && tasks.size() == kTasksAtOnce) break;
+        if (!is_same) tasks.push_back({one.file, {}});
+        tasks.back().blocks.push_back(one.block);
+        ++done;
+      }
+      share.to = static_cast<double>(done) / all;
+      Process(std::move(tasks), "repairing", share);
+      TellWhatWasNoted(checker);
     }
-    const Share share{static_cast<double>(begin) / all, static_cast<double>(next) / all};
-    Process(std::move(tasks), "repairing", share);
-    TellWhatWasNoted(checker);
   }
 }
 
@@ -488,7 +504,7 @@ Result<bool> Repairer::RepairStripe(InodeId file, uint64_t block, const BlockPla
   if (repair.place != place.place && !options_.dry_run) moved.push_back({block, place, repair});
   Throttle(repair.bytes_read + repair.bytes_written);
   if (whole) return true;
-  if (repair.damaged > 0 || !std::ranges::binary_search(listed_lacking_, std::pair(file, block))) {
+  if (repair.damaged > 0 || !LacksListed(file, block)) {
     const MutexLock lock(mutex_);
     report_.found_by_reading.emplace(file, block);
     if (repair.lost) report_.lost_by_reading.emplace(file, block);

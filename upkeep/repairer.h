@@ -80,6 +80,7 @@ class Repairer {
     uint64_t bytes_per_second = 0;  // read and written together, at most; 0: as fast as it goes
     int blocks_at_once = 8;
     uint32_t groups_at_once = 64;  // of a scrub, at most
+    size_t most_told = 100'000;    // as of Checker::Options
     // Told now and then, on the thread that called Run(): what is being done, how far it is (0..1),
     // and how many bytes were moved since it began.
     std::function<void(std::string_view phase, double done, uint64_t bytes)> progress;
@@ -142,9 +143,10 @@ class Repairer {
 
   // A block that the check has found to lack something: `left` further shards may be lost.
   struct Found {
-    int left = 0;
     InodeId file = 0;
     uint64_t block = 0;
+    int left = 0;
+    bool lacks_listed = false;  // shards, by what drives list that are there
   };
   // The part of all work that some of it is.
   struct Share {
@@ -161,9 +163,10 @@ class Repairer {
   };
 
   void RetireDrained();
-  std::vector<Found> FindLacking(const Checker& checker);
+  void FindLacking(Checker& checker);
+  bool LacksListed(InodeId file, uint64_t block) const;
   void ProcessAll(const Checker& checker);
-  void Process(const std::vector<Found>& found, const Checker& checker);
+  void ProcessFound(const Checker& checker);
   void AddFiles(const std::vector<InodeId>& files, Batch& batch);
   using Wanted = std::function<bool(uint64_t block, const BlockPlace& place)>;
   // From block `next` on, until the batch is full: then that is where to go on; else it is null.
@@ -211,9 +214,9 @@ class Repairer {
   std::atomic<uint64_t> bytes_per_second_;
   std::atomic<bool> cancelled_{false};
   Mutex mutex_;
-  // Blocks that lack shards as the last check has found, by what drives list. Constant while there
-  // are threads.
-  std::vector<std::pair<InodeId, uint64_t>> listed_lacking_;  // ascending
+  // What the last check has found, in the order of files and blocks, each once: there may be very
+  // many. Constant while there are threads.
+  std::vector<Found> found_;
   std::vector<Told> told_ GUARDED_BY(mutex_);
   size_t failures_ GUARDED_BY(mutex_) = 0;  // that were noted, or were too many
   RepairReport report_;                     // guarded by mutex_ while there are threads

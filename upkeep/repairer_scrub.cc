@@ -29,9 +29,7 @@ void Repairer::ReadAgain(const Checker& checker) {
     const MutexLock lock(mutex_);
     report_.not_whole = found.not_whole;
     for (const FileBlock& block : found.not_whole) {
-      if (!std::ranges::binary_search(listed_lacking_, block)) {
-        report_.found_by_reading.insert(block);
-      }
+      if (!LacksListed(block.first, block.second)) report_.found_by_reading.insert(block);
     }
   }
   Process(std::move(tasks), "reading again", {});

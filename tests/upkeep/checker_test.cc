@@ -237,6 +237,36 @@ TEST_F(CheckerTest, OfVeryManyFindingsThatAreNoErrorsTheRestIsCounted) {
   EXPECT_EQ(again.Run().findings.size(), 5u);
 }
 
+// However many are asked for together.
+TEST_F(CheckerTest, BlocksThatSeemToLackShardsAreAskedForInParts) {
+  for (int i = 0; i < 10; ++i) Make(fmt::format("file{}", i), Pattern(i, 3 * kTestBlock));
+  for (const DriveId drive : {1, 2}) {
+    for (const std::string& key : ShardsOn(drive)) Delete(drive, key);
+  }
+  const auto blocks_of = [](Checker& checker) {
+    std::vector<std::string> blocks;
+    for (const LackingBlock& one : checker.TakeLackingBlocks()) {
+      blocks.push_back(fmt::format("{:x} {}: {} missing, {} of {}, {} needed, {}", one.file,
+                                   one.block, one.missing, one.present, one.all, one.needed,
+                                   one.lost ? "lost" : "there"));
+    }
+    std::ranges::sort(blocks);
+    return blocks;
+  };
+  Checker whole(*host_.cluster, {});
+  const CheckReport all = whole.Run();
+  ASSERT_GT(all.Count(Severity::kShort) + all.Count(Severity::kError), 5u);
+  size_t left = 0;  // until all have been looked at
+  Checker parts(*host_.cluster,
+                {.most_suspects = 2, .progress = [&](std::string_view phase, double) {
+                   left += phase == "looking again for shards" ? 1 : 0;
+                 }});
+  EXPECT_EQ(Problems(parts.Run()), Problems(all));
+  EXPECT_LT(left, all.Count(Severity::kShort));
+  EXPECT_EQ(blocks_of(parts), blocks_of(whole));
+  EXPECT_TRUE(blocks_of(parts).empty()) << "what was taken is not kept";
+}
+
 TEST_F(CheckerTest, WhatHasDataComesInTheOrderOfItsNumber) {
   std::set<InodeId> made;
   for (int i = 0; i < 10; ++i) {
