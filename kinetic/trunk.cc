@@ -100,7 +100,7 @@ class Trunk::Stream final : public Channel {
   }
 
   void Trust() override {
-    if (allowed == kTrunkWindow) return;
+    if (ended_ || allowed == kTrunkWindow) return;
     allowed = kTrunkWindow;
     trunk_->Control({TrunkHeader::Kind::kWindow, id_, kTrunkWindow - kFirstTrunkWindow});
   }

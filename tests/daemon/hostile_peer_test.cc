@@ -2,9 +2,7 @@
 // are served.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <random>
 
@@ -14,6 +12,7 @@
 #include "kinetic/kinetic.pb.h"
 #include "store/memory_store.h"
 #include "tests/daemon/wire_client.h"
+#include "tests/support/resident_bytes.h"
 #include "tests/support/sanitized.h"
 
 namespace pinstripe {
@@ -40,14 +39,6 @@ class HostilePeers : public testing::Test {
   static void ExpectServed(Client& client) {
     ASSERT_TRUE(client.Request(Header::NOOP));
     EXPECT_EQ(client.ReceiveAnswer().code(), kinetic::Status::SUCCESS);
-  }
-
-  static size_t ResidentBytes() {
-    size_t pages = 0;
-    std::FILE* file = std::fopen("/proc/self/statm", "r");
-    EXPECT_EQ(std::fscanf(file, "%*u %zu", &pages), 1);
-    std::fclose(file);
-    return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
   }
 
   static std::string Announce(uint32_t message_bytes, uint32_t value_bytes) {

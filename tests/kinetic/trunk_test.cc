@@ -18,7 +18,11 @@
 #include <vector>
 
 #include "base/real_runtime.h"
+#include "kinetic/tls.h"
+#include "tests/kinetic/certificate.h"
 #include "tests/support/expect_ok.h"
+#include "tests/support/resident_bytes.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/support/unhex.h"
 
 namespace pinstripe {
@@ -30,6 +34,14 @@ using Kind = TrunkHeader::Kind;
 std::string FromHex(std::string hex) {
   std::erase(hex, ' ');
   return Unhex(hex);
+}
+
+std::string Said(Kind kind, uint32_t channel, uint32_t n) {
+  return std::string(AsText(EncodeTrunkHeader({kind, channel, n})));
+}
+
+std::string SaidPiece(uint32_t channel, const std::string& bytes) {
+  return Said(Kind::kData, channel, static_cast<uint32_t>(bytes.size())) + bytes;
 }
 
 std::span<const std::byte, kTrunkHeaderBytes> HeaderIn(std::string_view bytes) {
@@ -203,13 +215,17 @@ class TrunkTest : public testing::Test {
     server_loop_.PostAndWait([] {});
   }
 
-  // The server's side, which refuses port 9.
-  void StartServer() {
-    server_loop_.PostAndWait([this] {
-      server_ = Trunk::Start(server_loop_, DriveSocket(std::move(ends_[1]), nullptr),
+  // The server's side, which refuses port 9, and lets nobody watch a channel to port 7000.
+  void StartServer(std::unique_ptr<TlsStream> tls = nullptr) {
+    server_loop_.PostAndWait([this, &tls] {
+      server_ = Trunk::Start(server_loop_, DriveSocket(std::move(ends_[1]), std::move(tls)),
                              {.opened =
                                   [this](std::shared_ptr<Channel> channel, uint32_t port) {
                                     if (port == 9) return;
+                                    if (port == 7000) {
+                                      unwatched_ = std::move(channel);
+                                      return;
+                                    }
                                     auto user = std::make_shared<ChannelUser>(
                                         server_loop_, std::move(channel), 1 + port * 997 % 70000);
                                     user->Start();
@@ -258,6 +274,13 @@ class TrunkTest : public testing::Test {
     ASSERT_EQ(write(ends_[0].get(), bytes.data(), bytes.size()),
               static_cast<ssize_t>(bytes.size()));
   }
+  void SayMuch(std::string_view bytes) {
+    while (!bytes.empty() && !is_lost_) {
+      const ssize_t taken = send(ends_[0].get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (taken > 0) bytes.remove_prefix(static_cast<size_t>(taken));
+      if (taken < 0) std::this_thread::yield();
+    }
+  }
 
   RealRuntime runtime_;
   IoLoop client_loop_{runtime_, "client"};
@@ -267,6 +290,7 @@ class TrunkTest : public testing::Test {
   std::shared_ptr<Trunk> server_;
   std::atomic<bool> is_empty_ = false;
   std::atomic<bool> is_lost_ = false;
+  std::shared_ptr<Channel> unwatched_;  // of the server's loop
   Mutex mutex_;
   std::map<uint32_t, std::shared_ptr<ChannelUser>> served_ GUARDED_BY(mutex_);
 };
@@ -459,20 +483,16 @@ TEST_F(TrunkTest, WhatIsNoTrunkEndsIt) {
 // Whatever comes, in whatever pieces: it is followed or refused, and ends with the connection.
 TEST_F(TrunkTest, SurvivesWhatNobodyOfUsSends) {
   std::mt19937_64 random(1);
-  const auto header = [](Kind kind, uint32_t channel, uint32_t n) {
-    return std::string(AsText(EncodeTrunkHeader({kind, channel, n})));
-  };
   for (int round = 0; round < 300; ++round) {
-    std::string stream = header(Kind::kBegin, 1, 0);
+    std::string stream = Said(Kind::kBegin, 1, 0);
     for (uint32_t step = 1, opened = 0; step < 30; ++step) {
       const uint32_t channel = opened == 0 ? 1 : 1 + static_cast<uint32_t>(random() % opened);
       switch (random() % 4) {
-        case 0: stream += header(Kind::kOpen, ++opened, 8 + random() % 3); break;
-        case 1: stream += opened > 0 ? header(Kind::kEnd, channel, 0) : ""; break;
+        case 0: stream += Said(Kind::kOpen, ++opened, 8 + random() % 3); break;
+        case 1: stream += opened > 0 ? Said(Kind::kEnd, channel, 0) : ""; break;
         default: {
           if (opened == 0) break;
-          const std::string body(1 + random() % 3000, 'x');
-          stream += header(Kind::kData, channel, static_cast<uint32_t>(body.size())) + body;
+          stream += SaidPiece(channel, std::string(1 + random() % 3000, 'x'));
         }
       }
     }
@@ -504,16 +524,8 @@ TEST_F(TrunkTest, MoreThanTheWindowEndsIt) {
   StartServer();
   Say(FromHex("54 00000001 00000000 4f 00000001 00000008"));
   Served(8)->Pause(true);
-  const std::string piece(kMostTrunkPiece, 'x');
-  for (int i = 0; i < 4 && !is_lost_; ++i) {
-    const std::string sent =
-        std::string(AsText(EncodeTrunkHeader({Kind::kData, 1, kMostTrunkPiece}))) + piece;
-    for (size_t done = 0; done < sent.size() && !is_lost_;) {
-      const ssize_t taken =
-          send(ends_[0].get(), sent.data() + done, sent.size() - done, MSG_NOSIGNAL);
-      if (taken > 0) done += static_cast<size_t>(taken);
-    }
-  }
+  const std::string piece = SaidPiece(1, std::string(kMostTrunkPiece, 'x'));
+  for (int i = 0; i < 4 && !is_lost_; ++i) SayMuch(piece);
   Await([&] { return is_lost_.load(); });
 }
 
@@ -526,6 +538,138 @@ TEST_F(TrunkTest, WhatComesForAChannelThatHasEndedIsDropped) {
   const std::string long_piece(20000, 'x');
   Say(FromHex("44 00000001 00004e20") + long_piece + FromHex("44 00000002 00000002") + "on");
   Await([&] { return Served(7)->received() == "on"; });
+}
+
+// Of a channel that always has something left to take, only that is kept.
+TEST_F(TrunkTest, WhatWasTakenIsNotKept) {
+  constexpr uint32_t kPiece = 128 << 10;
+  constexpr int kPieces = 192;
+  const int large = 2 * kPiece;  // each goes out at once
+  setsockopt(ends_[0].get(), SOL_SOCKET, SO_SNDBUF, &large, sizeof large);
+  StartServer();
+  Say(Said(Kind::kBegin, 1, 0) + Said(Kind::kOpen, 1, 7000) + Said(Kind::kOpen, 2, 8));
+  const auto other = Served(8);
+  server_loop_.PostAndWait([this] { unwatched_->Trust(); });
+  // Made once, as what is freed may still be counted.
+  std::string sent = SaidPiece(1, std::string(kPiece, '\0')) + SaidPiece(2, "!");
+  std::string taken(kPiece, '\0');
+  std::string expected = taken;
+  const size_t before = ResidentBytes();
+  for (int i = 1; i <= kPieces; ++i) {
+    std::fill_n(sent.begin() + kTrunkHeaderBytes, kPiece, static_cast<char>(i));
+    SayMuch(sent);
+    Await([&] { return other->received_bytes() == static_cast<size_t>(i); });
+    if (i == 1) continue;
+    ssize_t got = 0;
+    server_loop_.PostAndWait([&] {
+      const iovec place{taken.data(), taken.size()};
+      got = unwatched_->Read(&place, 1);
+    });
+    ASSERT_EQ(got, kPiece);
+    std::ranges::fill(expected, static_cast<char>(i - 1));
+    ASSERT_TRUE(taken == expected) << i;
+  }
+  EXPECT_LT(ResidentBytes(), before + (8 << 20)) << "24 MiB have been taken";
+}
+
+// More small pieces than one round follows, and nothing behind them that would tell of them.
+TEST_F(TrunkTest, ManyPiecesMayComeAtOnce) {
+  StartServer();
+  std::string said = Said(Kind::kBegin, 1, 0) + Said(Kind::kOpen, 1, 8);
+  std::string expected;
+  for (char each = ' '; each < '~'; ++each) {
+    said += SaidPiece(1, std::string(1, each));
+    expected += each;
+  }
+  Say(said);
+  Await([&] { return Served(8)->received() == expected; });
+}
+
+// A peer that follows a script, behind TLS. What TLS has taken from the socket and holds back is
+// told of by nobody.
+class EncryptedTrunkTest : public TrunkTest {
+ protected:
+  EncryptedTrunkTest() {
+    const TlsFiles files{directory_ / "tls.crt", directory_ / "tls.key"};
+    MakeCertificate(files.certificate, files.key, CertificateKind::kEllipticCurve, "test",
+                    365L * 24 * 3600);
+    accepted_ = *(*TlsServer::Load(files))->Accept(ends_[1].get());
+    peer_ = *(*TlsClient::Create(""))->Connect(ends_[0].get(), "localhost");
+  }
+
+  // `behind` comes with the peer's last word of the handshake.
+  void Start(const std::string& behind) {
+    using Step = TlsStream::Step;
+    while (*peer_->Handshake() != Step::kDone) ASSERT_OK(accepted_->Handshake());
+    SayEncrypted(behind);
+    ASSERT_EQ(*accepted_->Handshake(), Step::kDone);
+    StartServer(std::move(accepted_));
+    Settle();
+  }
+
+  // One record.
+  void SayEncrypted(std::string bytes) {
+    const iovec piece{bytes.data(), bytes.size()};
+    ASSERT_EQ(peer_->Write(&piece, 1), static_cast<ssize_t>(bytes.size()));
+  }
+
+  // All that had come before, and what that had posted, is done.
+  void Settle() {
+    server_loop_.PostAndWait([] {});
+    server_loop_.PostAndWait([] {});
+  }
+
+  TemporaryDirectory directory_;
+  std::unique_ptr<TlsStream> accepted_;
+  std::unique_ptr<TlsStream> peer_;
+};
+
+TEST_F(EncryptedTrunkTest, WhatComesWithTheHandshakeIsRead) {
+  Start(Said(Kind::kBegin, 1, 0) + Said(Kind::kOpen, 1, 8) + SaidPiece(1, "at once"));
+  const MutexLock lock(mutex_);
+  ASSERT_TRUE(served_.contains(8));
+  EXPECT_EQ(served_[8]->received(), "at once");
+}
+
+// Whoever has taken what was kept for it reads on, perhaps before the trunk itself does. Behind the
+// piece there is one for another channel, in the same record or in one that has come with it.
+TEST_F(EncryptedTrunkTest, WhatComesBehindAPieceIsRead) {
+  Start(Said(Kind::kBegin, 1, 0) + Said(Kind::kOpen, 1, 8) + Said(Kind::kOpen, 2, 5));
+  const auto user = Served(8);
+  const auto other = Served(5);
+  for (const bool in_one_record : {true, false}) {
+    const size_t before = user->received_bytes();
+    server_loop_.PostAndWait([&] {
+      user->Pause(true);
+      SayEncrypted(SaidPiece(1, "a begun piece").substr(0, kTrunkHeaderBytes + 7));
+    });
+    Settle();
+    server_loop_.PostAndWait([&] {
+      user->Pause(false);
+      user->OnReady(EPOLLIN);
+      EXPECT_EQ(user->received().substr(before), "a begun") << "it was kept";
+      const std::string behind = SaidPiece(2, "other");
+      SayEncrypted(in_one_record ? " piece" + behind : " piece");
+      if (!in_one_record) SayEncrypted(behind);
+      user->OnReady(EPOLLIN);
+    });
+    Settle();
+    EXPECT_EQ(user->received().substr(before), "a begun piece");
+    EXPECT_EQ(other->received(), in_one_record ? "other" : "otherother");
+  }
+}
+
+// The last word of TLS may come with the last piece, on a connection that stays open.
+TEST_F(EncryptedTrunkTest, TheEndIsHeardBehindAPiece) {
+  Start(Said(Kind::kBegin, 1, 0) + Said(Kind::kOpen, 1, 8));
+  const auto user = Served(8);
+  server_loop_.PostAndWait([&] {
+    SayEncrypted(SaidPiece(1, "the last"));
+    peer_->SayGoodbye();
+  });
+  Settle();
+  EXPECT_EQ(user->received(), "the last");
+  EXPECT_TRUE(is_lost_);
 }
 
 }  // namespace
