@@ -44,6 +44,20 @@ class SimRuntime::SimSignal final : public Signal {
   Player* waiter_ = nullptr;
 };
 
+SimRuntime::OneProcessor::OneProcessor() {
+  cpu_set_t now;
+  const int current = sched_getcpu();
+  if (current < 0 || sched_getaffinity(0, sizeof now, &now) != 0 || CPU_COUNT(&now) <= 1) return;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(current, &one);
+  if (sched_setaffinity(0, sizeof one, &one) == 0) before_ = now;
+}
+
+SimRuntime::OneProcessor::~OneProcessor() {
+  if (before_) sched_setaffinity(0, sizeof *before_, &*before_);
+}
+
 SimRuntime::Player::Player(std::string name_in, uint64_t number_in)
     : name(std::move(name_in)), number(number_in) {
   sem_init(&turn, 0, 0);

@@ -11,6 +11,9 @@
 //   sim.Spawn("client", [&] { ... store.Read(name) ... });
 //   sim.Run();                                   // until all spawned threads are done
 //
+// All of them run on one processor, that on which the runtime was made: to wake another one takes
+// longer than most turns.
+//
 // The thread that made the runtime takes part as well: it may wait, and everything else goes on
 // while it does. No other thread may touch the runtime. A thread that waits for what can no longer
 // happen (nothing is in the queue) ends the program with its name and the seed. Nobody may wait
@@ -18,11 +21,13 @@
 
 #pragma once
 
+#include <sched.h>
 #include <semaphore.h>
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -74,6 +79,17 @@ class SimRuntime final : public Runtime {
 
  private:
   class SimSignal;
+  // Threads that are made meanwhile stay on the processor that this one runs on now.
+  class OneProcessor {
+   public:
+    OneProcessor();
+    ~OneProcessor();
+    OneProcessor(const OneProcessor&) = delete;
+    OneProcessor& operator=(const OneProcessor&) = delete;
+
+   private:
+    std::optional<cpu_set_t> before_;  // if it had the choice
+  };
   using EventKey = std::tuple<Time, uint64_t, uint64_t>;  // when, chance, number
 
   // A thread that takes turns.
@@ -104,6 +120,7 @@ class SimRuntime final : public Runtime {
   Duration Jitter();
   [[noreturn]] void Stuck() const;
 
+  const OneProcessor one_processor_;
   const uint64_t seed_;
   std::mt19937_64 random_;
   Time now_{};
