@@ -21,6 +21,14 @@ uint64_t Number(const RedisFacts& facts, std::string_view name) {
   return number;
 }
 
+bool IsValkey(const RedisFacts& info) { return Find(info, "server_name") == "valkey"; }
+
+// Valkey 8 calls it otherwise.
+std::string_view ModeOf(const RedisFacts& info) {
+  const std::string_view mode = Find(info, "redis_mode");
+  return mode.empty() ? Find(info, "server_mode") : mode;
+}
+
 // What a server said, for a sentence.
 std::string Said(std::string_view text) {
   constexpr size_t kMost = 160;
@@ -107,10 +115,10 @@ Status CheckRedisServer(const RedisFacts& info, const RedisFacts& settings, int6
     return Fail(EHOSTUNREACH, "it is Redis {}: {} is the oldest that stops when it cannot sync",
                 Said(Find(info, "redis_version")), kLeastMajor);
   }
-  if (Find(info, "redis_mode") == "sentinel") {
+  if (ModeOf(info) == "sentinel") {
     return Fail(EHOSTUNREACH, "it is a Sentinel: give the address of a store of its own");
   }
-  if (Find(info, "redis_mode") == "cluster" || Find(info, "cluster_enabled") == "1") {
+  if (ModeOf(info) == "cluster" || Find(info, "cluster_enabled") == "1") {
     return Fail(EHOSTUNREACH,
                 "it is a part of a Redis cluster, which may lose what it confirmed: give a store "
                 "with 'cluster-enabled no'");
@@ -167,9 +175,10 @@ DriveInfo InfoOfRedis(const RedisFacts& facts, std::string_view store,
     info.portion_full = std::min(1.0, static_cast<double>(Number(facts, "used_memory")) /
                                           static_cast<double>(info.capacity_bytes));
   }
-  info.vendor = Find(facts, "server_name") == "valkey" ? "Valkey" : "Redis";
+  // What Valkey gives as Redis' version is that of the Redis which it came from.
+  info.vendor = IsValkey(facts) ? "Valkey" : "Redis";
   info.model = info.vendor;
-  info.software_version = Said(Find(facts, "redis_version"));
+  info.software_version = Said(Find(facts, IsValkey(facts) ? "valkey_version" : "redis_version"));
   info.protocol_version = "RESP2";
   info.serial_number = Hex(AsBytes(store));
   for (const std::string& each : starts) {

@@ -5,7 +5,7 @@
 #   kill_member 0; start_member 0; leader
 #   names_on etcd                                        # a cluster that was just made is made anew on it
 
-postgres=$(echo /usr/lib/postgresql/*/bin)
+postgres=${POSTGRES_PROGRAMS:-$(echo /usr/lib/postgresql/*/bin)}
 for program in etcd etcdctl "$postgres/postgres"; do
   command -v "$program" >/dev/null || { echo "SKIP $script: $program is not installed"; exit 77; }
 done

@@ -98,7 +98,7 @@ TEST_F(RedisDriveTest, IsNamedByItsAddressAndTellsWhatItStandsOn) {
   const auto drive = Connect(server.address());
   EXPECT_EQ(drive->name(), fmt::format("drive 3 ({})", server.address()));
   const DriveInfo info = Info(*drive);
-  EXPECT_EQ(info.vendor, "Redis");
+  EXPECT_THAT(info.vendor, testing::AnyOf("Redis", "Valkey"));
   EXPECT_EQ(info.capacity_bytes, 100u << 20);
   EXPECT_EQ(info.starts.size(), 1u);
   EXPECT_EQ(info.start_count, 1u);

@@ -63,9 +63,25 @@ TEST(RedisServerCheck, RefusesWhatIsNotAStoreOfItsOwn) {
   EXPECT_THAT(with("role", "slave"), HasSubstr("replica"));
   EXPECT_THAT(with("redis_mode", "cluster"), HasSubstr("cluster"));
   EXPECT_THAT(with("cluster_enabled", "1"), HasSubstr("cluster"));
-  EXPECT_THAT(with("redis_mode", "sentinel"), HasSubstr("Sentinel"));
+  EXPECT_THAT(with("redis_mode", "sentinel"), HasSubstr("it is a Sentinel"));
   EXPECT_THAT(WhyNot(GoodInfo(), GoodSettings(), 2), HasSubstr("Sentinels watch it (2)"));
   EXPECT_THAT(WhyNot({}, GoodSettings()), HasSubstr("INFO"));
+}
+
+RedisFacts ValkeyInfo() {
+  return ParseRedisInfo(
+      "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\n"
+      "server_mode:standalone\r\nrun_id:abc\r\n# Replication\r\nrole:master\r\n");
+}
+
+TEST(RedisServerCheck, KnowsTheModeOfAValkey) {
+  EXPECT_EQ(WhyNot(ValkeyInfo(), GoodSettings()), "success");
+  RedisFacts info = ValkeyInfo();
+  info["server_mode"] = "cluster";
+  EXPECT_THAT(WhyNot(info, GoodSettings()), HasSubstr("cluster"));
+  info["server_mode"] = "sentinel";
+  info.erase("role");  // as theirs
+  EXPECT_THAT(WhyNot(info, {}), HasSubstr("it is a Sentinel"));
 }
 
 TEST(RedisServerCheck, RefusesWhatWasAReplicaOrIsTooOld) {
@@ -147,6 +163,12 @@ TEST(RedisServerCheck, MakesADrivesInformationOfIt) {
   EXPECT_EQ(info.starts[2].id, 1u) << "never 0";
   EXPECT_EQ(info.start_count, 5u);
   EXPECT_EQ(info.up, std::nullopt);
+}
+
+TEST(RedisServerCheck, TellsTheVersionOfAValkey) {
+  const DriveInfo info = InfoOfRedis(ValkeyInfo(), "x", {"aa:1"}, 1);
+  EXPECT_EQ(info.vendor, "Valkey");
+  EXPECT_EQ(info.software_version, "8.1.1");
 }
 
 // One run may have been there before another and be there again: an old replica took its place.

@@ -24,11 +24,15 @@
 namespace pinstripe {
 namespace {
 
-constexpr const char* kPrograms = "/usr/lib/postgresql/15/bin/";
+// Another version's may be tried (tests/interop/40-newer-stores.sh).
+std::string Program(const std::string& name) {
+  const char* const programs = std::getenv("POSTGRES_PROGRAMS");
+  return fmt::format("{}/{}", programs != nullptr ? programs : "/usr/lib/postgresql/15/bin", name);
+}
 
 // The programs of a server refuse to run as root.
 std::vector<std::string> AsServer(std::vector<std::string> words) {
-  words[0] = kPrograms + words[0];
+  words[0] = Program(words[0]);
   if (geteuid() != 0) return words;
   words.insert(words.begin(),
                {"setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--"});
@@ -62,8 +66,8 @@ std::string Psql(uint16_t port, const std::string& database, const std::string& 
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return "";
   const pid_t process =
-      SpawnProgram({std::string(kPrograms) + "psql", "-XAtq", "-h", "127.0.0.1", "-p",
-                    std::to_string(port), "-U", "postgres", "-d", database, "-c", sql},
+      SpawnProgram({Program("psql"), "-XAtq", "-h", "127.0.0.1", "-p", std::to_string(port), "-U",
+                    "postgres", "-d", database, "-c", sql},
                    ends[1], "/dev/null");
   close(ends[1]);
   std::string output;
