@@ -3,17 +3,9 @@
 // cluster/, fs/ and upkeep/; the drives are in memory, and the network is a function call. Prints a
 // JSON object for each figure, on a line. bench/run-scale.py calls it and puts them together.
 //
-//   scale_bench map DRIVES              the drive map, placement, how even it is, what a change
-//   moves scale_bench open DRIVES             what a client does and keeps when it opens such a
-//   cluster scale_bench names DRIVES FILES      what to make, look up, read and remove a file asks
-//   of drives scale_bench upkeep DRIVES FILES inline|striped
-//                                       check, collect, scrub and rebuild, for each of so many
-//                                       files
-//   scale_bench empty DRIVES            check a cluster without files
-//   scale_bench bytes DRIVES MIB        scrub and rebuild so much of large files
-//   scale_bench records PORT COUNT      puts so many records to a pinstriped, and gets some
-//   scale_bench connect PORT COUNT plain|tls
-//                                       idle connections to a pinstriped, until standard input ends
+// The names of what is measured, and what each wants to know (the functions below say more):
+//   map DRIVES, fill DRIVES, open DRIVES, names DRIVES FILES, upkeep DRIVES FILES inline|striped,
+//   empty DRIVES, bytes DRIVES MIB, records PORT COUNT, connect PORT COUNT plain|tls
 //
 // CPU is that of this process. "drives" is what passes in the calls of drives, "client" the rest.
 
@@ -574,9 +566,8 @@ void RequireWhole(const CheckReport& report, uint64_t files) {
   std::exit(1);
 }
 
-// Memory is what it takes until the first shard is written: then it knows of all that is lacking.
-// Later the new drive grows, which is in memory as well. Few findings are kept, as at most a
-// hundred thousand are however many there are.
+// Memory is what it takes until the first shard is written, as the new drive grows from then on.
+// Few findings are kept: there is a limit.
 Cost Rebuild(Machines& machines, RepairReport* report) {
   constexpr DriveId kLost = 4;
   machines.test().Replace(kLost);

@@ -140,7 +140,6 @@ class Checker {
   std::vector<InodeId> WithData(InodeId after, size_t most) const;
   uint64_t CountWithData() const { return with_data_ + more_data_.size(); }
   // And blocks that lack shards or have some that are not at home, in any order.
-  const std::deque<LackingBlock>& lacking_blocks() const { return lacking_; }
   // They are not kept here then, as there may be very many.
   std::deque<LackingBlock> TakeLackingBlocks() { return std::exchange(lacking_, {}); }
   std::deque<std::pair<InodeId, uint64_t>> TakeDisplacedBlocks() {

@@ -6,7 +6,6 @@
 
 #include "base/coding.h"
 #include "base/try.h"
-#include "erasure/codec.h"
 #include "fs/files/beside_number.h"
 #include "fs/files/map_pages.h"
 #include "upkeep/checker.h"

@@ -289,10 +289,11 @@ TEST_F(MixedUpFiles, ACheckCountsWhatIsAnothersAmongTheShardsThatItLooksAt) {
   Delete(PlaceOf("block-a", 3));
   Checker checker(*host_.cluster, {});
   checker.Run();
-  ASSERT_EQ(checker.lacking_blocks().size(), 1u);
-  EXPECT_EQ(checker.lacking_blocks()[0].file, fs_->Resolve("/block-a")->inode);
-  EXPECT_EQ(checker.lacking_blocks()[0].missing, 2);
-  EXPECT_EQ(checker.lacking_blocks()[0].present, 4);
+  const std::deque<LackingBlock> lacking = checker.TakeLackingBlocks();
+  ASSERT_EQ(lacking.size(), 1u);
+  EXPECT_EQ(lacking[0].file, fs_->Resolve("/block-a")->inode);
+  EXPECT_EQ(lacking[0].missing, 2);
+  EXPECT_EQ(lacking[0].present, 4);
 }
 
 // A copy that lies elsewhere is removed when the block is whole without it, and not before.
