@@ -502,6 +502,7 @@ void RespSession::TakeRoom() {
           if (self == nullptr || self->gone_) return;
           self->waits_for_room_ = false;
           self->room_ = std::move(*room);
+          self->seen_begun_ = false;  // until now it was us who did not read
           self->OnReady(EPOLLIN);
         });
       });

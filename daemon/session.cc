@@ -257,6 +257,7 @@ void Session::GoOnWith(ValueBudget::Share room) {
   }
   waits_for_room_ = false;
   frame_room_ = std::move(room);
+  half_since_ = loop_.runtime().Now();  // until now it was us who did not read
   OnReady(EPOLLIN);
 }
 

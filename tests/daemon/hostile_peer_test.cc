@@ -193,6 +193,7 @@ class Pusher : public Client {
     if (sent > 0) sent_ += static_cast<size_t>(sent);
     return sent > 0;
   }
+  bool is_all_sent() const { return sent_ == bytes_.size(); }
 
  private:
   static void ExpectServed(Client& client) {
@@ -265,6 +266,26 @@ TEST_F(ValuesUnderWay, WhoStallsDoesNotHoldRoomForEver) {
   PushAll(pushers);
   Client known = Friend();
   ExpectPut(known);
+}
+
+// While a frame waits for room nobody reads it, so its time begins when it has that.
+TEST_F(ValuesUnderWay, WhoWaitedForRoomHasAsMuchTimeAsOthers) {
+  constexpr Duration kTimeout = 1s;
+  Start({.frame_timeout = kTimeout, .value_bytes = kValue});
+  Pusher stalled(port_, MostOfAPut());
+  stalled.SignFirst();
+  for (const Time begun = runtime_.Now(); runtime_.Now() < begun + 3 * kTimeout / 10;) {
+    stalled.Push();
+  }
+  Pusher known(port_, MostOfAPut());
+  known.SignFirst();
+  const Time begun = runtime_.Now();
+  known.Push();
+  EXPECT_TRUE(stalled.SeesTheEnd());
+  while (runtime_.Now() < begun + 11 * kTimeout / 10) std::this_thread::yield();
+  while (!known.is_all_sent()) known.Push();
+  ASSERT_TRUE(known.Send("v"));
+  EXPECT_EQ(known.ReceiveAnswer().code(), kinetic::Status::SUCCESS);
 }
 
 TEST_F(ValuesUnderWay, WhoDoesNotTakeAnswersDoesNotHoldRoomForEver) {
