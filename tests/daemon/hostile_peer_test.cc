@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <random>
+#include <thread>
 
 #include "base/log.h"
 #include "base/real_runtime.h"

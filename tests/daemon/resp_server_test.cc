@@ -699,6 +699,30 @@ TEST_P(RespServerTest, AnswersWaitForTheirReader) {
   EXPECT_EQ(server_.CountLoad().value_bytes, 0u);
 }
 
+// While a command waits for room nobody reads it, so its time begins when it has that.
+TEST_P(RespServerTest, WhoWaitedForRoomHasAsMuchTimeAsOthers) {
+  constexpr Duration kTimeout = std::chrono::seconds(1);
+  Server server(runtime_, {.frame_timeout = kTimeout, .value_bytes = kMaxValueBytes});
+  const Result<uint16_t> port = server.ListenResp("127.0.0.1", 0, service_, {});
+  ASSERT_OK(port);
+  const auto wait = [this](Duration duration) {
+    for (const Time begun = runtime_.Now(); runtime_.Now() < begun + duration;) {
+      std::this_thread::yield();
+    }
+  };
+  const std::string begun = fmt::format("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\nv", kMaxValueBytes);
+  RedisClient stalled(*port);
+  stalled.LogIn().SendRaw(begun);
+  wait(3 * kTimeout / 10);
+  RedisClient known(*port);
+  known.LogIn().SendRaw(begun);
+  while (server.CountLoad().waiting == 0) std::this_thread::yield();
+  stalled.Next();  // it is given up
+  wait(5 * kTimeout / 10);
+  known.SendRaw(std::string(kMaxValueBytes - 1, 'v') + "\r\n");
+  EXPECT_EQ(known.Next(), "OK");
+}
+
 TEST_P(RespServerTest, ManyClientsAtOnceDoNotLoseACount) {
   constexpr int kClients = 8;
   constexpr int kEach = 200;
