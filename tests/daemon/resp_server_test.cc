@@ -865,7 +865,9 @@ TEST_P(RespServerTest, WhereItIsToBeSafeNothingIsAnsweredBefore) {
   EXPECT_EQ(store_->flushes, 2);
   EXPECT_EQ(client("SETNX k 1"), "0");
   EXPECT_EQ(store_->flushes, 2) << "nothing was changed";
-  for (int i = 0; i < 100; ++i) client.Append({"SET", fmt::format("k{}", i), "v"});
+  std::string together;
+  for (int i = 0; i < 100; ++i) together += fmt::format("SET k{} v\r\n", i);
+  client.SendRaw(together);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(client.Next(), "OK");
   EXPECT_LT(store_->flushes, 60) << "what came together is flushed together";
   EXPECT_THAT(client("CONFIG GET appendfsync"), HasSubstr("always"));
