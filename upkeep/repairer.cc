@@ -122,7 +122,7 @@ void Repairer::FindLacking(Checker& checker) {
   std::deque<std::pair<InodeId, uint64_t>> displaced = checker.TakeDisplacedBlocks();
   found_ = {};
   found_.reserve(lacking.size() + displaced.size());
-  // What is taken goes at once, so that there are never two of each.
+  // What is taken goes at once, so that both lists are never full together.
   for (; !lacking.empty(); lacking.pop_front()) {
     const LackingBlock& one = lacking.front();
     if (one.missing == 0 && options_.without.empty()) continue;  // its drives may come back

@@ -540,6 +540,22 @@ TEST_F(TrunkTest, WhatComesForAChannelThatHasEndedIsDropped) {
   Await([&] { return Served(7)->received() == "on"; });
 }
 
+// A peer that has heard the end of a channel takes what follows for a mistake of the whole trunk.
+TEST_F(TrunkTest, NothingIsGrantedToAChannelThatHasEnded) {
+  StartServer();
+  Say(Said(Kind::kBegin, 1, 0) + Said(Kind::kOpen, 1, 7000) + Said(Kind::kOpen, 2, 8));
+  Served(8);
+  server_loop_.PostAndWait([this] {
+    unwatched_->End();
+    unwatched_->Trust();
+  });
+  server_loop_.PostAndWait([] {});  // it was sent
+  std::array<char, 100> heard;
+  const ssize_t got = read(ends_[0].get(), heard.data(), heard.size());
+  ASSERT_GT(got, 0);
+  EXPECT_EQ(std::string(heard.data(), static_cast<size_t>(got)), Said(Kind::kEnd, 1, 0));
+}
+
 // Of a channel that always has something left to take, only that is kept.
 TEST_F(TrunkTest, WhatWasTakenIsNotKept) {
   constexpr uint32_t kPiece = 128 << 10;
