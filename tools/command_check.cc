@@ -8,6 +8,7 @@
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/long_runs.h"
+#include "tools/state_option.h"
 #include "upkeep/command_cluster.h"
 
 namespace pinstripe {
@@ -18,6 +19,7 @@ struct CheckOptions {
   bool names_only = false;
   bool all = false;
   bool json = false;
+  std::string state;
 };
 
 constexpr int kExitNotChecked = 2;
@@ -31,7 +33,14 @@ Result<int> RunCheck(Runtime& runtime, const CheckOptions& options) {
   Cluster& cluster = (*connected)->cluster();
   LongWork work(cluster, {.work = "check", .arguments = options.names_only ? "--names-only" : ""},
                 std::string(kCheckGoesOn));
-  const auto report = RunCheck(work, cluster, options.names_only);
+  const auto state =
+      OpenState(cluster, options.state, [&](const std::string& line) { work.Say(line); });
+  if (!state.has_value()) {
+    work.Say(fmt::format("pinstripe: {}", state.error().message()));
+    return work.End(kExitNotChecked, std::string(state.error().message()));
+  }
+  const auto report = RunCheck(work, cluster, options.names_only, state->get());
+  if (report && *state) TRY((*state)->Remove());
   if (!report) return work.Stopped().value_or(kExitStopped);
   fmt::print("{}", options.json ? DumpJson(CheckReportJson(*report))
                                 : CheckText(*report, cluster.config().file, options.all,
@@ -49,6 +58,7 @@ void AddCheckCommand(CLI::App& app, Action& chosen) {
   command->add_flag("--names-only", options->names_only, "Do not look for the files' shards");
   command->add_flag("--all", options->all, "Name what died clients left behind, too");
   command->add_flag("--json", options->json, "Print it as JSON");
+  AddStateOption(*command, options->state);
   command->footer(
       "Changes only what `status` says of it, besides finishing renames that it meets, as any "
       "reader "

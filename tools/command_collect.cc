@@ -8,6 +8,7 @@
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/long_runs.h"
+#include "tools/state_option.h"
 #include "tools/time_span.h"
 #include "upkeep/command_cluster.h"
 
@@ -20,6 +21,7 @@ struct CollectOptions {
   bool dry_run = false;
   bool lost = false;
   bool json = false;
+  std::string state;
 };
 
 // For whoever goes on with it.
@@ -35,9 +37,15 @@ Result<int> RunCollect(Runtime& runtime, const CollectOptions& options) {
   const auto connected = TRY(ConnectCommand(runtime, options.config));
   LongWork work(connected->cluster(), {.work = "collect", .arguments = ArgumentsOf(options)},
                 std::string(kCollectionGoesOn));
-  const auto report =
-      RunCollect(work, connected->cluster(),
-                 {.older_than = older_than, .dry_run = options.dry_run, .lost = options.lost});
+  const auto say = [&](const std::string& line) { work.Say(line); };
+  auto state = OpenState(connected->cluster(), options.state, say);
+  if (!state.has_value()) return tl::unexpected(work.End(state.error()));
+  const auto report = RunCollect(work, connected->cluster(),
+                                 {.older_than = older_than,
+                                  .dry_run = options.dry_run,
+                                  .lost = options.lost,
+                                  .state = state->get()});
+  if (report && *state) TRY((*state)->Remove());
   if (!report) return work.Stopped().value_or(kExitStopped);
   fmt::print("{}", options.json ? DumpJson(CollectReportJson(*report, options.dry_run))
                                 : CollectText(*report, options.dry_run, options.older_than));
@@ -58,6 +66,7 @@ void AddCollectCommand(CLI::App& app, Action& chosen) {
   command->add_flag("--lost", options->lost,
                     "Remove what is left of inodes that are lost, too, for ever");
   command->add_flag("--json", options->json, "Print it as JSON");
+  AddStateOption(*command, options->state);
   command->footer(
       "May run beside clients at any time. An upload that has been under way for longer than\n"
       "--older-than fails at its end. Exit code: 0 done; 1 something stays, because it could not\n"

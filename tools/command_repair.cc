@@ -8,6 +8,7 @@
 #include "base/try.h"
 #include "tools/commands.h"
 #include "tools/long_runs.h"
+#include "tools/state_option.h"
 #include "upkeep/command_cluster.h"
 
 namespace pinstripe {
@@ -51,6 +52,7 @@ CLI::App* AddCommand(CLI::App& app, Action& chosen, const std::shared_ptr<Repair
   command->add_option("CONFIG", options->config, "cluster.toml")->required();
   command->add_option("--rate", options->rate,
                       "Read and write no more than so much a second, such as 100MB");
+  AddStateOption(*command, options->state);
   command->add_flag("--json", options->json, "Print it as JSON");
   command->callback([options, &chosen] {
     chosen = [options](Runtime& runtime) { return RunCommand(runtime, *options); };

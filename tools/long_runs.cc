@@ -18,11 +18,13 @@ Result<InodeId> FindDirectory(Cluster& cluster, const std::string& path) {
   return found.inode;
 }
 
-std::optional<CheckReport> RunCheck(LongWork& work, Cluster& cluster, bool names_only) {
+std::optional<CheckReport> RunCheck(LongWork& work, Cluster& cluster, bool names_only,
+                                    CheckState* state) {
   Checker checker(cluster,
                   {.data = !names_only,
                    .progress = [&](std::string_view phase, double done) { work.Show(phase, done); },
-                   .go_on = [&] { return work.GoOn(); }});
+                   .go_on = [&] { return work.GoOn(); },
+                   .state = state});
   CheckReport report = checker.Run();
   if (work.work().IsStopped()) return std::nullopt;
   work.Clear();

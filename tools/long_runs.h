@@ -37,7 +37,8 @@ Result<InodeId> FindDirectory(Cluster& cluster, const std::string& path);
 
 // Null: somebody has stopped it, and LongWork::Stopped() is next. What they found is noted for
 // `pinstripe status`.
-std::optional<CheckReport> RunCheck(LongWork& work, Cluster& cluster, bool names_only);
+std::optional<CheckReport> RunCheck(LongWork& work, Cluster& cluster, bool names_only,
+                                    CheckState* state = nullptr);
 std::optional<CollectReport> RunCollect(LongWork& work, Cluster& cluster,
                                         Collector::Options options);
 

@@ -336,6 +336,9 @@ bool HasMendable(const CheckReport& report) {
 Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
                                 const RepairRequest& request, const RepairTold& told) {
   TRY(CheckDrives(cluster.map(), request.without));
+  // What is wrong with it is told before anything is begun. It is opened under the drive map that
+  // there is then.
+  TRY(OpenState(cluster, request.state, [](const std::string&) {}));
   RunningWork* const work = told.work;
   const std::string command = work == nullptr ? "repair" : work->work();
   const auto go_on = [work] { return work == nullptr || work->GoOn(); };
@@ -411,6 +414,8 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
     done.registers += TRY(swept);
     done.compared_registers = true;
   }
+  const auto state = TRY(OpenState(cluster, request.state, told.say));
+  options.state = state.get();
   const auto run = [&](const Repairer::Options& how) {
     Repairer one(cluster, how);
     repairer = &one;
@@ -429,9 +434,11 @@ Result<RepairOutcome> RunRepair(Cluster& cluster, const DriveFactory& factory,
     Repairer::Options again = options;
     again.read_all = false;
     again.scrubbed.reset();
+    again.state = nullptr;
     done.files.check = run(again).check;  // how things are now
     TRY(is_stopped());
   }
+  if (state) TRY(state->Remove());
   LookAtDrained(cluster, request, done);
   Note(cluster, request, done);
   if (request.scrub) TellWhatWasNotRead(done.files);

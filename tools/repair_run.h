@@ -16,6 +16,7 @@
 #include "cluster/cluster.h"
 #include "cluster/membership/drive_contents.h"
 #include "cluster/membership/epoch_change.h"
+#include "tools/state_option.h"
 #include "upkeep/events.h"
 #include "upkeep/repairer.h"
 #include "upkeep/tree_mender.h"
@@ -40,6 +41,7 @@ struct RepairRequest {
   bool only_join = false;               // begins none
   std::atomic<bool>* at_end = nullptr;  // set when all was read
   bool dry_run = false;
+  std::string state;  // directory in which the look at everything keeps how far it is; empty: none
 };
 
 struct RepairOutcome {
@@ -63,7 +65,7 @@ struct RepairOutcome {
 
 struct RepairTold {
   std::function<void(std::string_view phase, double part, uint64_t bytes)> progress;
-  std::function<void(const std::string& line)> say;  // what somebody may want to know meanwhile
+  SayLine say;                  // what somebody may want to know meanwhile
   RunningWork* work = nullptr;  // what others ask of it is done; null: nobody sees it
   EventLog* events = nullptr;   // what it finds and changes is told; null: to nobody
 };

@@ -41,27 +41,28 @@ Result<bool> IsBelowRoot(Names& names, InodeId directory) {
 
 }  // namespace
 
-size_t CheckReport::Count(Severity severity) const {
-  auto count = static_cast<size_t>(std::ranges::count(findings, severity, &Finding::severity));
-  for (const auto& [problem, more] : untold) {
-    if (more.severity == severity) count += more.count;
-  }
-  return count;
-}
-
 Checker::Checker(Cluster& cluster, Options options)
     : cluster_(cluster),
       options_(std::move(options)),
       draining_(NotRetired(cluster)),
       left_behind_(cluster.DrivesLeftBehind()),
       records_(cluster),
-      names_(records_, [](InodeId, const Inode&, uint64_t) {}) {
+      names_(records_, [](InodeId, const Inode&, uint64_t) {}),
+      findings_(
+          report_, options_.most_told, [this](const std::set<InodeId>& ids) { return Paths(ids); },
+          [this](InodeId id) {
+            const auto keeper = keepers_.find(id);
+            return keeper == keepers_.end() ? nullptr : &keeper->second;
+          }) {
   report_.epoch = cluster.map().epoch;
   report_.began = cluster.runtime().WallClock();
   report_.missing_drives = cluster.MissingDrives();
 }
 
 const CheckReport& Checker::Run() {
+  if (options_.state != nullptr) {
+    GoOnFrom(options_.state->ReadNames([this](StateFile& file) { ArchiveNames(file); }));
+  }
   ReadFacts();
   if (stopped_) return report_;
   const std::vector<Suspicion> suspicions = CheckTree(facts_);
@@ -75,8 +76,8 @@ const CheckReport& Checker::Run() {
   }
   CheckKeepers();
   if (options_.data) CheckData();
-  TellLate();
-  if (stopped_) return report_;
+  if (!GoOn("naming what was found", 0)) return report_;
+  findings_.TellLate();
   ReportLost();
   for (const DriveStatus& drive : cluster_.Drives(cluster_.config().drive_timeout)) {
     const bool is_full =
@@ -88,26 +89,17 @@ const CheckReport& Checker::Run() {
 }
 
 // False: it is to end. Then nothing is known, as far as anybody may conclude from it.
-bool Checker::GoOn(std::string_view phase, double done) {
+bool Checker::GoOn(std::string_view phase, double done, const std::function<void()>& keep) {
   if (options_.progress) options_.progress(phase, done);
   if (stopped_) return false;
-  if (options_.go_on == nullptr || options_.go_on()) return true;
+  const bool goes_on = options_.go_on == nullptr || options_.go_on();
+  if (keep && options_.state != nullptr && (!goes_on || options_.state->IsDue())) keep();
+  if (goes_on) return true;
   stopped_ = true;
   knows_all_names_ = false;
   report_.knows_all_places = false;
   report_.not_checked.emplace_back("what would have come next, as it was stopped");
   return false;
-}
-
-void Checker::Report(Severity severity, std::string_view problem, std::string where,
-                     std::string what) {
-  if (severity != Severity::kError && ++told_of_[std::string(problem)] > options_.most_told) {
-    CheckReport::Untold& untold = report_.untold[std::string(problem)];
-    untold.severity = severity;
-    ++untold.count;
-    return;
-  }
-  report_.findings.push_back({severity, std::string(problem), std::move(where), std::move(what)});
 }
 
 // ---- Reading everything
@@ -117,19 +109,31 @@ void Checker::ReadFacts() {
   // as it was read here has no names but those that are found afterwards.
   const std::string end(kMaxNameBytes + 16, '\xff');
   const uint32_t groups = cluster_.map().groups;
-  const auto growth = FindGrowth(cluster_);
-  for (uint32_t group = 0; group < groups; ++group) {
-    if (!GoOn("reading inodes", static_cast<double>(group) / groups)) return;
-    ReadRange(group, "I", "I" + end);
+  const auto part = [&] { return static_cast<double>(group_) / groups; };
+  const auto keep = [this] { Keep(); };
+  if (phase_ == Phase::kInodes && group_ == 0) {
+    const auto growth = FindGrowth(cluster_);
+    if (growth.has_value()) growth_before_ = *growth;
   }
-  facts_.SortInodes();
-  for (uint32_t group = 0; group < groups; ++group) {
-    if (!GoOn("reading names", static_cast<double>(group) / groups)) return;
+  for (; phase_ == Phase::kInodes && group_ < groups; ++group_) {
+    if (!GoOn("reading inodes", part(), keep)) return;
+    ReadRange(group_, "I", "I" + end);
+  }
+  if (phase_ == Phase::kInodes) {
+    facts_.SortInodes();
+    phase_ = Phase::kNames;
+    group_ = 0;
+  }
+  for (; phase_ == Phase::kNames && group_ < groups; ++group_) {
+    if (!GoOn("reading names", part(), keep)) return;
     const size_t first = facts_.entries.size();
-    ReadRange(group, "", "H" + end);
-    ReadRange(group, "J", end);
+    ReadRange(group_, "", "H" + end);
+    ReadRange(group_, "J", end);
     facts_.Settle(first);
   }
+  if (phase_ == Phase::kShards) return;
+  constexpr std::string_view kPhase = "putting names together";
+  if (!GoOn(kPhase, 0, keep)) return;
   for (std::string& why : growth_.FindMoved(records_, facts_.entries)) {
     knows_all_names_ = false;
     report_.not_checked.push_back(std::move(why));
@@ -140,11 +144,15 @@ void Checker::ReadFacts() {
   }
   // A name that went from a group that was read late to one that was read early was not seen.
   const auto after = FindGrowth(cluster_);
-  if (growth.has_value() && after.has_value() && *growth == *after) return;
-  knows_all_names_ = false;
-  report_.not_checked.emplace_back(
-      after.has_value() ? "a directory has grown while the names were read: check again"
-                        : fmt::format("whether a directory grows: {}", after.error().message()));
+  if (!after.has_value() || growth_before_ != *after) {
+    knows_all_names_ = false;
+    report_.not_checked.emplace_back(
+        after.has_value() ? "a directory has grown while the names were read: check again"
+                          : fmt::format("whether a directory grows: {}", after.error().message()));
+  }
+  if (!GoOn(kPhase, 1)) return;  // then it was not done in full
+  phase_ = Phase::kShards;
+  if (options_.state != nullptr) Keep();
 }
 
 void Checker::ReadRange(uint32_t group, std::string first, const std::string& last) {
@@ -183,14 +191,15 @@ void Checker::TakeRegister(uint32_t group, const std::string& key, const Registe
       }
     } else {
       knows_all_names_ = false;
-      Report(Severity::kError, "damaged-entry", fmt::format("(inode {:016x})/{}", id, name),
-             std::string(entry.error().message()));
+      findings_.Report(Severity::kError, "damaged-entry",
+                       fmt::format("(inode {:016x})/{}", id, name),
+                       std::string(entry.error().message()));
     }
     return;
   }
   knows_all_names_ = false;
-  Report(Severity::kError, "unknown-register", Hex(AsBytes(key)),
-         "a register that this version does not know");
+  findings_.Report(Severity::kError, "unknown-register", Hex(AsBytes(key)),
+                   "a register that this version does not know");
 }
 
 void Checker::TakeInode(InodeId id, const RegisterValue& value) {
@@ -198,8 +207,8 @@ void Checker::TakeInode(InodeId id, const RegisterValue& value) {
   if (!decoded.has_value()) {
     damaged_.insert(id);
     knows_all_names_ = false;
-    Report(Severity::kError, "damaged-inode", fmt::format("(inode {:016x})", id),
-           std::string(decoded.error().message()));
+    findings_.Report(Severity::kError, "damaged-inode", fmt::format("(inode {:016x})", id),
+                     std::string(decoded.error().message()));
     return;
   }
   StoredInode stored{*decoded, value.slot};
@@ -355,10 +364,10 @@ bool Checker::IsAboutWhatIsLost(const Suspicion& suspicion) const {
 void Checker::ReportLost() {
   for (const auto& [id, lost] : lost_) {
     if (!lost.may_be_unfinished) ++report_.lost_inodes;
-    Report(lost.may_be_unfinished ? Severity::kLeftover : Severity::kError,
-           lost.may_be_unfinished ? "unfinished-inode" : "lost-inode",
-           lost.names.empty() ? PathOf(facts_, id) : PathOf(facts_, lost.names.front()),
-           lost.Text());
+    findings_.Report(lost.may_be_unfinished ? Severity::kLeftover : Severity::kError,
+                     lost.may_be_unfinished ? "unfinished-inode" : "lost-inode",
+                     lost.names.empty() ? PathOf(facts_, id) : PathOf(facts_, lost.names.front()),
+                     lost.Text());
   }
 }
 
@@ -390,8 +399,8 @@ void Checker::Confirm(const Suspicion& suspicion) {
   for (size_t i = 1; i < suspicion.entries.size(); ++i) {
     what += fmt::format("; also {}", PathOf(facts_, suspicion.entries[i]));
   }
-  Report(leftover ? Severity::kLeftover : Severity::kError, NameOf(suspicion.problem),
-         std::move(where), std::move(what));
+  findings_.Report(leftover ? Severity::kLeftover : Severity::kError, NameOf(suspicion.problem),
+                   std::move(where), std::move(what));
   confirmed_.push_back(suspicion);
 }
 

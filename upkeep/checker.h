@@ -26,66 +26,15 @@
 #include "cluster/stripes/listing.h"
 #include "fs/files/keepers.h"
 #include "fs/names/names.h"
+#include "upkeep/check_findings.h"
+#include "upkeep/check_state.h"
 #include "upkeep/growth_facts.h"
 #include "upkeep/lost_inodes.h"
 #include "upkeep/settled_names.h"
+#include "upkeep/shards_in_order.h"
 #include "upkeep/tree_check.h"
 
 namespace pinstripe {
-
-enum class Severity {
-  kError,     // a promise is broken
-  kShort,     // all bytes are there, with less redundancy than they should have
-  kLeftover,  // takes space and does no harm; `pinstripe collect` sees to it
-};
-
-struct Finding {
-  Severity severity = Severity::kError;
-  std::string problem;  // one word, such as "orphan"
-  std::string where;    // a path, or what comes nearest to it
-  std::string what;     // a sentence
-};
-
-struct CheckReport {
-  uint64_t directories = 0;
-  uint64_t files = 0;  // and everything else that is not a directory
-  uint64_t entries = 0;
-  uint64_t blocks = 0;         // that files name, map_pages included
-  uint64_t map_pages = 0;      // of block maps that are too large for an inode
-  uint64_t patches = 0;        // over these blocks
-  uint64_t shards = 0;         // found of these
-  uint64_t unused_shards = 0;  // found of others
-  uint64_t unused_bytes = 0;   // of these; a guess by some of them, where they are many
-  // Blocks with shards that are not at home under the newest epoch of the drive map, or not stored.
-  uint64_t displaced_blocks = 0;
-  std::set<std::pair<int, int>> geometries;     // k and m of the stripes that files name
-  std::map<DriveId, uint64_t> unused_by_drive;  // of the unused shards; no drive without any
-  std::map<DriveId, uint64_t> shards_by_drive;  // that files name, where the files say
-  // Drives that the drive map has and the configuration lacks. Shards on those that were drained
-  // count as missing, shards on others as away.
-  std::vector<MissingDrive> missing_drives;
-  std::vector<DriveId> full_drives;
-  Epoch epoch = 0;    // the newest when all this was begun
-  int64_t began = 0;  // when that was, by the clock of this host: nanoseconds since 1970
-  // Shards that should be on drives that are drained and not retired, wherever they are. And
-  // whether these are all that there can be: every map of blocks could be read.
-  std::map<DriveId, uint64_t> named_on_draining;
-  bool knows_all_places = true;
-  std::vector<Finding> findings;
-  // Findings that are not among them, by their problems: of those that are no errors, the first
-  // hundred thousand of each problem are.
-  struct Untold {
-    Severity severity = Severity::kShort;
-    uint64_t count = 0;
-  };
-  std::map<std::string, Untold> untold;
-  uint64_t lost_inodes = 0;  // each is a finding, too
-  // The places that could not be looked at, and why. Unless it is empty, nothing can be said to be
-  // in order.
-  std::vector<std::string> not_checked;
-
-  size_t Count(Severity severity) const;
-};
 
 // A block of which not all shards are where they should be, or not all of its patches'.
 struct LackingBlock {
@@ -112,6 +61,8 @@ class Checker {
     std::function<void(std::string_view phase, double done)> progress;
     // Asked then, too. It may wait. False: Run() ends soon, and says that not all was looked at.
     std::function<bool()> go_on;
+    // Where it keeps how far it is, and goes on from; it outlives this. Null: nowhere.
+    CheckState* state = nullptr;
   };
 
   Checker(Cluster& cluster, Options options);
@@ -155,17 +106,8 @@ class Checker {
   std::string Path(const EntryFact& entry) const { return PathOf(facts_, entry); }
 
  private:
-  bool GoOn(std::string_view phase, double done);
-  void Report(Severity severity, std::string_view problem, std::string where, std::string what);
-  // Of a file or a keeper. Its path is found out later, with others'.
-  struct Late {
-    InodeId id = 0;
-    Severity severity = Severity::kError;
-    std::string problem;
-    std::string what;
-  };
-  void ReportOf(InodeId id, Severity severity, std::string_view problem, std::string what);
-  void TellLate();
+  // Where it is at a place to go on from, `keep` is given: it is called when it is time to.
+  bool GoOn(std::string_view phase, double done, const std::function<void()>& keep = nullptr);
 
   void ReadFacts();
   void ReadRange(uint32_t group, std::string first, const std::string& last);
@@ -204,14 +146,18 @@ class Checker {
   void CheckKeepers();
   void NotChecked(InodeId id, const Status& why);
   void SkipBlocks(InodeId id, uint64_t end);
-  // The next stripe on the drives; null at the end.
-  const ListedStripe* Peek();
   void NoteDraining(uint64_t block, const BlockPlace& place);
   void Use(InodeId id, const ListedStripe& stripe, const BlockPlace& place);
   void Unused(const ListedStripe& stripe, std::vector<ShardCopy> copies);
   void Suspect(InodeId id, uint64_t block);
   // Tells that it does this, so far.
   void ConfirmBlocks(std::string_view phase, double from, double to);
+
+  // What is kept between two runs (checker_state.cc); called at a place to go on from.
+  void Keep();
+  void GoOnFrom(const Result<bool>& kept);
+  void ArchiveNames(StateFile& file);
+  void ArchiveShards(StateFile& file);
 
   Cluster& cluster_;
   const Options options_;
@@ -220,8 +166,14 @@ class Checker {
   Records records_;
   Names names_;
   CheckReport report_;
+  CheckFindings findings_;
   bool knows_all_names_ = true;
   bool stopped_ = false;
+  // How far it is: what is read, and the next group.
+  enum class Phase : uint8_t { kInodes, kNames, kShards };
+  Phase phase_ = Phase::kInodes;
+  uint32_t group_ = 0;
+  std::optional<uint64_t> growth_before_;  // FindGrowth() then; null: it could not be read
   TreeFacts facts_;
   uint64_t with_data_ = 0;       // of the facts
   std::set<InodeId> more_data_;  // see WithData(); what the facts do not have
@@ -232,22 +184,28 @@ class Checker {
   std::map<InodeId, std::vector<InodeId>> keepers_of_;  // by their objects
   std::vector<std::pair<InodeId, InodeId>> sharing_;    // files, and the keepers that they name
   std::set<InodeId> told_;                              // files of which that was said
-  std::map<std::string, size_t> told_of_;               // findings, by their problems
-  std::vector<Late> late_;
   // The files of one pack come in any order.
   static constexpr size_t kMostKeepers = 20'000;
   KeeperMaps keeper_maps_{cluster_, records_, kMostKeepers};
   std::vector<Suspicion> confirmed_;
   std::vector<ListedStripe> unused_stripes_;
 
-  std::optional<StripeListing> listing_;
-  std::vector<ListedStripe> page_;
-  size_t at_ = 0;                                       // in page_
+  InodeId checked_to_ = 0;  // the last with data whose blocks were looked at
+  std::optional<ShardsInOrder> listed_;
   std::vector<std::pair<InodeId, uint64_t>> suspects_;  // blocks that seem to lack shards
   std::deque<std::pair<InodeId, uint64_t>> displaced_;
   GrowthFacts growth_;
   mutable SettledNames settled_names_{cluster_, records_, growth_, options_.go_on};
   std::deque<LackingBlock> lacking_;  // of the suspects, those that do
+  // Of the file whose suspects are being asked for, so far.
+  struct LackingFile {
+    InodeId id = 0;
+    uint64_t short_blocks = 0;
+    uint64_t lost_blocks = 0;
+    uint64_t blocks_out_of_reach = 0;
+    std::string first;
+  };
+  LackingFile lacking_file_;
 };
 
 }  // namespace pinstripe

@@ -14,7 +14,6 @@ namespace pinstripe {
 namespace {
 
 constexpr uint64_t kBlocksAtOnce = 4096;
-constexpr size_t kLateAtOnce = 4096;  // findings whose paths are found out together
 // No Attempts: the last failure is the answer.
 constexpr int kMostLoads = 8;  // of the map of an inode that others change meanwhile
 
@@ -44,24 +43,6 @@ uint64_t MeasureStripes(StripeStore& store, const std::vector<ListedStripe>& str
   double shards = 0;
   for (const ListedStripe& stripe : stripes) shards += static_cast<double>(stripe.copies.size());
   return static_cast<uint64_t>(bytes / measured * shards);
-}
-
-// Those that a finding about this inode names: itself, or some of those whose blocks it keeps.
-std::span<const InodeId> NamedFor(const InodeId& id, const Keeping* keeping) {
-  constexpr size_t kMost = 3;
-  if (keeping == nullptr) return {&id, 1};
-  return std::span(keeping->files).first(std::min(keeping->files.size(), kMost));
-}
-
-std::string WhereOf(InodeId id, const Keeping* keeping,
-                    const std::map<InodeId, std::string>& paths) {
-  std::vector<std::string> named;
-  for (const InodeId file : NamedFor(id, keeping)) named.push_back(paths.at(file));
-  if (keeping == nullptr) return named.front();
-  if (keeping->files.size() > named.size()) {
-    named.push_back(fmt::format("{} more", keeping->files.size() - named.size()));
-  }
-  return fmt::format("(inode {:016x}, which keeps blocks of {})", id, fmt::join(named, ", "));
 }
 
 // Whether the keeper knows of the file. Also if the file does not share its blocks any more: both
@@ -123,22 +104,29 @@ Result<LackingBlock> Probe(Cluster& cluster, const std::set<DriveId>& left_behin
 }  // namespace
 
 void Checker::CheckData() {
-  listing_.emplace(cluster_.runtime(), AllDrives(cluster_), ClusterPrefix(cluster_.config().name),
-                   cluster_.config().drive_timeout);
+  listed_.emplace(cluster_.runtime(), AllDrives(cluster_), ClusterPrefix(cluster_.config().name),
+                  cluster_.config().drive_timeout);
   constexpr std::string_view kPhase = "looking for shards";
-  InodeId last = 0;
-  for (uint64_t looked_at = 0;;) {
+  findings_.BeginPart();
+  if (options_.state != nullptr) {
+    GoOnFrom(options_.state->ReadShards([this](StateFile& file) { ArchiveShards(file); }));
+  }
+  uint64_t looked_at =
+      static_cast<uint64_t>(std::ranges::count_if(facts_.inodes, [&](const InodeFact& fact) {
+        return fact.has_data && fact.id <= checked_to_;
+      }));
+  for (;;) {
     const double done = static_cast<double>(looked_at) /
                         static_cast<double>(std::max<uint64_t>(1, CountWithData()));
-    if (!GoOn(kPhase, done)) return;
-    const std::vector<InodeId> ids = WithData(last, Records::kMostAtOnce);
+    if (!GoOn(kPhase, done, [this] { Keep(); })) return;
+    const std::vector<InodeId> ids = WithData(checked_to_, Records::kMostAtOnce);
     if (ids.empty()) break;
     looked_at += ids.size();
-    last = ids.back();
     const auto inodes = records_.FindInodes(ids);
     for (size_t i = 0; i < ids.size(); ++i) {
       if (suspects_.size() >= options_.most_suspects) ConfirmBlocks(kPhase, done, done);
       if (stopped_) return;
+      checked_to_ = ids[i];  // no place to go on from before its end: nothing here keeps anything
       std::vector<Owner> owners;
       if (!inodes[i].has_value()) {
         NotChecked(ids[i], inodes[i].error());
@@ -167,12 +155,15 @@ void Checker::CheckData() {
       }
     }
   }
-  while (const ListedStripe* stripe = Peek()) {
+  while (const ListedStripe* stripe = listed_->Peek()) {
     Unused(*stripe, stripe->copies);
-    ++at_;
+    listed_->Take();
   }
-  for (const auto& [drive, why] : listing_->unlisted()) {
-    report_.not_checked.push_back(fmt::format("the shards of drive {}: {}", drive, why.message()));
+  ConfirmBlocks("looking again for shards", 0, 1);
+  if (stopped_) return;
+  if (options_.state != nullptr) Keep();
+  for (const auto& [drive, why] : listed_->unlisted()) {
+    report_.not_checked.push_back(fmt::format("the shards of drive {}: {}", drive, why));
   }
   for (const MissingDrive& drive : report_.missing_drives) {
     // Blocks lack the shards that they should have on a drained drive.
@@ -180,12 +171,11 @@ void Checker::CheckData() {
     report_.not_checked.push_back(fmt::format("the shards of drive {}: it is missing", drive.id));
   }
   FindLostByShards();
-  for (const auto& [drive, key] : listing_->strange_keys()) {
-    Report(Severity::kError, "strange-key", fmt::format("drive {}", drive),
-           fmt::format("the key {} is not that of a shard", Hex(AsBytes(key))));
+  for (const auto& [drive, key] : listed_->strange_keys()) {
+    findings_.Report(Severity::kError, "strange-key", fmt::format("drive {}", drive),
+                     fmt::format("the key {} is not that of a shard", Hex(AsBytes(key))));
   }
   report_.unused_bytes = MeasureStripes(cluster_.stripes(), unused_stripes_);
-  ConfirmBlocks("looking again for shards", 0, 1);
 }
 
 std::vector<InodeId> Checker::WithData(InodeId after, size_t most) const {
@@ -206,14 +196,6 @@ std::vector<InodeId> Checker::WithData(InodeId after, size_t most) const {
   return ids;
 }
 
-const ListedStripe* Checker::Peek() {
-  if (at_ == page_.size()) {
-    page_ = listing_->Next();
-    at_ = 0;
-  }
-  return page_.empty() ? nullptr : &page_[at_];
-}
-
 // The blocks of one file, and then the pages of its map, beside what the drives hold of it. All are
 // in the order of their keys.
 void Checker::CheckFile(InodeId id, StoredInode stored) {
@@ -232,9 +214,9 @@ void Checker::CheckFile(InodeId id, StoredInode stored) {
         continue;
       }
       report_.knows_all_places = false;
-      ReportOf(id, Severity::kError, "lost-map-page",
-               fmt::format("where the blocks from {} to {} are: {}", part->first, part->end() - 1,
-                           loaded.message()));
+      findings_.ReportOf(id, Severity::kError, "lost-map-page",
+                         fmt::format("where the blocks from {} to {} are: {}", part->first,
+                                     part->end() - 1, loaded.message()));
       SkipBlocks(id, part->end());
       block = part->end();
       continue;
@@ -294,7 +276,7 @@ void Checker::CheckBlock(std::span<const OwnedBlock> owned) {
       expected.emplace_back(one.id, stripe);
     }
   }
-  for (const ListedStripe* stripe = Peek(); stripe != nullptr; stripe = Peek()) {
+  for (const ListedStripe* stripe = listed_->Peek(); stripe != nullptr; stripe = listed_->Peek()) {
     if (std::pair(stripe->id.object, stripe->id.block) > std::pair(object, number)) break;
     const auto found = std::ranges::find_if(expected, [&, it = number](const auto& each) {
       return stripe->id.block == it && each.second.Names(stripe->id);
@@ -305,35 +287,9 @@ void Checker::CheckBlock(std::span<const OwnedBlock> owned) {
     } else {
       Unused(*stripe, stripe->copies);
     }
-    ++at_;
+    listed_->Take();
   }
   for (const auto& [id, stripe] : expected) Suspect(id, block);
-}
-
-void Checker::ReportOf(InodeId id, Severity severity, std::string_view problem, std::string what) {
-  late_.push_back({id, severity, std::string(problem), std::move(what)});
-  if (late_.size() == kLateAtOnce) TellLate();
-}
-
-void Checker::TellLate() {
-  const std::vector<Late> late = std::exchange(late_, {});
-  const auto keeping = [this](InodeId id) {
-    const auto keeper = keepers_.find(id);
-    return keeper == keepers_.end() ? nullptr : &keeper->second;
-  };
-  const auto is_told = [this](const Late& one) {
-    return one.severity == Severity::kError || told_of_[one.problem] < options_.most_told;
-  };
-  std::set<InodeId> ids;
-  for (const Late& one : late) {
-    if (!is_told(one)) continue;
-    for (const InodeId named : NamedFor(one.id, keeping(one.id))) ids.insert(named);
-  }
-  const std::map<InodeId, std::string> paths = Paths(ids);
-  for (const Late& one : late) {
-    std::string where = is_told(one) ? WhereOf(one.id, keeping(one.id), paths) : std::string();
-    Report(one.severity, one.problem, std::move(where), one.what);
-  }
 }
 
 // ---- What several files share
@@ -367,7 +323,7 @@ void Checker::CheckKeepers() {
     if (!listed.has_value()) {
       NotChecked(file, listed.error());
     } else if (!*listed && told_.insert(file).second) {
-      ReportOf(
+      findings_.ReportOf(
           file, Severity::kError, "lost-shared-blocks",
           fmt::format("inode {:016x}, which should keep blocks that it shares, is gone, or does "
                       "not know of it",
@@ -392,8 +348,8 @@ void Checker::CheckSharedBlock(InodeId id, uint64_t block, const BlockPlace& pla
   if (const auto keeper = records_.FindInode(place.object); !keeper.has_value()) {
     return NotChecked(id, keeper.error());
   }
-  ReportOf(id, Severity::kError, "lost-shared-blocks",
-           fmt::format("block {}: {}", block, again.error().message()));
+  findings_.ReportOf(id, Severity::kError, "lost-shared-blocks",
+                     fmt::format("block {}: {}", block, again.error().message()));
 }
 
 Status Checker::LoadOwner(Owner& owner, uint64_t first, uint64_t end) {
@@ -432,8 +388,9 @@ void Checker::CheckObject(InodeId object, std::vector<Owner> owners) {
       if (!loaded.ok()) {
         lost = true;
         report_.knows_all_places = false;
-        ReportOf(owner.id, Severity::kError, "lost-map-page",
-                 fmt::format("where the blocks from {} on are: {}", block, loaded.message()));
+        findings_.ReportOf(
+            owner.id, Severity::kError, "lost-map-page",
+            fmt::format("where the blocks from {} on are: {}", block, loaded.message()));
         continue;
       }
       if (part_of() == nullptr) continue;
@@ -506,10 +463,10 @@ void Checker::NoteDraining(uint64_t block, const BlockPlace& place) {
 
 // Of the blocks of a file up to `end` nobody knows which are used.
 void Checker::SkipBlocks(InodeId id, uint64_t end) {
-  for (const ListedStripe* stripe = Peek(); stripe != nullptr; stripe = Peek()) {
+  for (const ListedStripe* stripe = listed_->Peek(); stripe != nullptr; stripe = listed_->Peek()) {
     if (std::pair(stripe->id.object, stripe->id.block) >= std::pair(id, end)) return;
     if (stripe->id.object < id) Unused(*stripe, stripe->copies);
-    ++at_;
+    listed_->Take();
   }
 }
 
@@ -544,19 +501,12 @@ void Checker::Suspect(InodeId id, uint64_t block) {
 
 // Asks for each shard of what seemed to lack some, where the file has them now.
 void Checker::ConfirmBlocks(std::string_view phase, double from, double to) {
-  struct Lacking {
-    InodeId id = 0;
-    uint64_t short_blocks = 0;
-    uint64_t lost_blocks = 0;
-    uint64_t blocks_out_of_reach = 0;
-    std::string first;
-  };
-  Lacking file;
+  LackingFile& file = lacking_file_;
   const auto tell = [&] {
     const auto report = [&](Severity severity, std::string_view problem, uint64_t blocks) {
       if (blocks == 0) return;
-      ReportOf(file.id, severity, problem,
-               fmt::format("{} block{}; {}", blocks, blocks == 1 ? "" : "s", file.first));
+      findings_.ReportOf(file.id, severity, problem,
+                         fmt::format("{} block{}; {}", blocks, blocks == 1 ? "" : "s", file.first));
     };
     report(Severity::kError, "lost-data", file.lost_blocks);
     report(Severity::kError, "out-of-reach", file.blocks_out_of_reach);
@@ -564,11 +514,17 @@ void Checker::ConfirmBlocks(std::string_view phase, double from, double to) {
   };
   std::ranges::sort(suspects_);
   suspects_.erase(std::unique(suspects_.begin(), suspects_.end()), suspects_.end());
+  const auto all = static_cast<double>(suspects_.size());
   std::optional<StoredInode> stored;
   for (size_t i = 0; i < suspects_.size(); ++i) {
-    const auto& [id, block] = suspects_[i];
-    const double part = static_cast<double>(i) / static_cast<double>(suspects_.size());
-    if (!GoOn(phase, from + (to - from) * part)) return;
+    const double part = 1 - static_cast<double>(suspects_.size() - i) / all;
+    const auto keep = [&] {  // what is left of them
+      suspects_.erase(suspects_.begin(), suspects_.begin() + static_cast<ptrdiff_t>(i));
+      i = 0;
+      Keep();
+    };
+    if (!GoOn(phase, from + (to - from) * part, keep)) return;
+    const auto [id, block] = suspects_[i];
     if (i == 0 || suspects_[i - 1].first != id) {
       const auto read = records_.FindInode(id);
       if (!read.has_value()) {
@@ -611,6 +567,7 @@ void Checker::ConfirmBlocks(std::string_view phase, double from, double to) {
     }
   }
   tell();
+  file = {};
   suspects_.clear();
 }
 

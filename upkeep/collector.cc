@@ -19,12 +19,19 @@ uint64_t CountShards(std::span<const ListedStripe> stripes) {
   return count;
 }
 
+// What is gone on with may have seen something without a name that has one by now. So nothing is
+// older than it was when that began.
+int64_t BeganAt(Cluster& cluster, const CheckState* state) {
+  const int64_t now = cluster.runtime().WallClock();
+  return std::min(now, state == nullptr ? now : state->goes_on_since().value_or(now));
+}
+
 }  // namespace
 
 Collector::Collector(Cluster& cluster, Options options)
     : cluster_(cluster),
       options_(std::move(options)),
-      now_(cluster.runtime().WallClock()),
+      now_(BeganAt(cluster, options_.state)),
       records_(cluster),
       // The data of what is removed here is found as stripes that no file names, by the next run.
       names_(records_, [](InodeId, const Inode&, uint64_t) {}) {}
@@ -46,7 +53,10 @@ bool Collector::GoOn(std::string_view phase, double done) {
 }
 
 const CollectReport& Collector::Run() {
-  Checker checker(cluster_, {.data = true, .progress = options_.progress, .go_on = options_.go_on});
+  Checker checker(cluster_, {.data = true,
+                             .progress = options_.progress,
+                             .go_on = options_.go_on,
+                             .state = options_.state});
   const CheckReport& found = checker.Run();
   // What a look says that was cut short is no reason to remove anything.
   if (!GoOn("removing shards", 0)) return report_;

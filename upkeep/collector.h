@@ -58,6 +58,7 @@ class Collector {
     std::function<void(std::string_view phase, double done)> progress;
     // Asked then, too. It may wait. False: Run() ends soon, and leaves the rest as it is.
     std::function<bool()> go_on;
+    CheckState* state = nullptr;  // as of Checker::Options
     bool fences = true;  // false is for tests of the tests: whoever is late loses what was there
   };
 

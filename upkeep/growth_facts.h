@@ -37,6 +37,12 @@ class GrowthFacts {
   // Entries that say that they were moved, without what they were.
   const std::vector<EntryFact>& moved() const { return moved_; }
 
+  // For who keeps them, or puts them back: calls `each` with all of its parts.
+  template <typename Each>
+  void Visit(Each each) {
+    each(grown_, seem_grown_, moved_);
+  }
+
  private:
   std::map<InodeId, DirectoryParts> grown_;
   std::set<InodeId> seem_grown_;

@@ -69,9 +69,11 @@ const RepairReport& Repairer::Run() {
   uint64_t unread = 0;  // when everything was read
   for (int pass = 0; pass < kMostPasses; ++pass) {
     found_ = {};  // of the last one: there may be as much to find
-    Checker checker(
-        cluster_,
-        {.data = true, .most_told = options_.most_told, .progress = look, .go_on = options_.go_on});
+    Checker checker(cluster_, {.data = true,
+                               .most_told = options_.most_told,
+                               .progress = look,
+                               .go_on = options_.go_on,
+                               .state = pass == 0 ? options_.state : nullptr});
     report_.check = checker.Run();
     if (!GoOn()) return report_;
     FindLacking(checker);

@@ -87,6 +87,7 @@ class Repairer {
     // Asked before each block, on whatever thread is at it. It may wait. False: Run() ends soon,
     // and its report does not say how things are.
     std::function<bool()> go_on;
+    CheckState* state = nullptr;  // as of Checker::Options, of the first look at everything
   };
 
   Repairer(Cluster& cluster, Options options);

@@ -35,6 +35,12 @@ StripeListing::StripeListing(Runtime& runtime, const std::map<DriveId, Drive*>& 
   for (const auto& [id, drive] : drives) cursors_[id] = {.drive = drive, .next = first_};
 }
 
+void StripeListing::StartAt(const StripeId& first) {
+  std::string key = ShardKey(prefix_, first, 0);
+  key.pop_back();  // the shard
+  for (auto& [id, cursor] : cursors_) cursor.next = key;
+}
+
 std::vector<ListedStripe> StripeListing::Next() {
   for (;;) {
     std::vector<ListedStripe> complete = TakeComplete();

@@ -33,6 +33,9 @@ class StripeListing {
   StripeListing(Runtime& runtime, const std::map<DriveId, Drive*>& drives, std::string prefix,
                 Duration timeout, std::optional<uint64_t> object = std::nullopt);
 
+  // Before the first Next(): with nothing before this one.
+  void StartAt(const StripeId& first);
+
   // The next stripes in the order of object, block and write id, at least one unless there are no
   // more.
   std::vector<ListedStripe> Next();

@@ -97,10 +97,10 @@ class Faults:
 class GatewayClient(threading.Thread):
     """Uploads, downloads, moves and removes files with the programs of XRootD, and knows what each name may stand for."""
 
-    def __init__(self, url, directory, seed, turnstile):
+    def __init__(self, url, directory, options, turnstile):
         super().__init__(daemon=True)
-        self.url, self.directory, self.turnstile = url, directory, turnstile
-        self.random = random.Random(f"{seed}-gateway")
+        self.url, self.directory, self.turnstile, self.rest = url, directory, turnstile, options.rest
+        self.random = random.Random(f"{options.seed}-gateway")
         self.allowed = {}  # name -> contents, None for absent; more than one: nobody knows
         self.fresh = 0
         self.life, self.dead = 0, False
@@ -113,6 +113,7 @@ class GatewayClient(threading.Thread):
             try:
                 self.step()
                 self.operations += 1
+                time.sleep(self.rest)
             except (Violation, OSError) as error:
                 self.violation = f"gateway: {error}"
                 self.turnstile.leave(self)
@@ -254,7 +255,7 @@ class Chaos(torture.Campaign):
         self.ports = {drive["id"]: drive["port"] for daemon in dev["daemons"] for drive in daemon["drives"]}
         self.command("dev", "start", self.options.cluster, *drives, "gateway")
         url = f"root://127.0.0.1:{dev['gateway']['port']}/"
-        self.gateway = GatewayClient(url, self.options.cluster + "-gateway", self.options.seed, self.turnstile)
+        self.gateway = GatewayClient(url, self.options.cluster + "-gateway", self.options, self.turnstile)
 
     def begin(self):
         self.prepare()
@@ -907,6 +908,7 @@ def main():
     parser.add_argument("--away", type=int, default=2, help="its m: 2 or more")
     parser.set_defaults(redis=0)  # of the drives: its trials are for drives of ours
     parser.add_argument("--flood", type=int, default=1000000, help="requests")
+    parser.add_argument("--rest", type=float, default=0, help="seconds that each client rests after each operation")
     parser.add_argument("--lie", choices=["byte", "file"], help="what is made wrong at the end, which has to be noticed")
     options = parser.parse_args()
     for name in options.only:

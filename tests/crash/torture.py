@@ -146,6 +146,7 @@ class Client(threading.Thread):
             try:
                 self.try_step(self.random.choice(self.files))
                 self.operations += 1
+                time.sleep(getattr(self.options, "rest", 0))
             except Violation as violation:
                 self.violation = str(violation)
             except OSError as error:

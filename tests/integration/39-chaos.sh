@@ -15,7 +15,8 @@ chaos() {  # OPTIONS...
   /usr/bin/python3 "$project/tests/crash/chaos.py" --build "$build" --cluster "$cluster" "$@"
 }
 options=(--time "${CHAOS_SECONDS:-36}" --seed "$(seed_of "${CHAOS_SECONDS:-}")")
-[ -n "${CHAOS_SECONDS:-}" ] || options+=(--flood 100000)
+# Beside other tests, the clients leave something of the machine to them.
+[ -n "${CHAOS_SECONDS:-}" ] || options+=(--flood 100000 --rest 0.1)
 cluster_up chaos --layout 4+2 --drives 8
 check "no byte is wrong or lost" chaos "${options[@]}" ${CHAOS_ONLY:+--only "$CHAOS_ONLY"}
 cluster_down
