@@ -32,7 +32,7 @@ Result<int> RunCheck(Runtime& runtime, const CheckOptions& options) {
   }
   Cluster& cluster = (*connected)->cluster();
   LongWork work(cluster, {.work = "check", .arguments = options.names_only ? "--names-only" : ""},
-                std::string(kCheckGoesOn));
+                HowToGoOn(kCheckGoesOn, options.state), /*ends_itself=*/!options.state.empty());
   const auto state =
       OpenState(cluster, options.state, [&](const std::string& line) { work.Say(line); });
   if (!state.has_value()) {

@@ -36,7 +36,8 @@ Result<int> RunCollect(Runtime& runtime, const CollectOptions& options) {
   const Duration older_than = TRY(ParseSpan("--older-than", options.older_than));
   const auto connected = TRY(ConnectCommand(runtime, options.config));
   LongWork work(connected->cluster(), {.work = "collect", .arguments = ArgumentsOf(options)},
-                std::string(kCollectionGoesOn));
+                HowToGoOn(kCollectionGoesOn, options.state),
+                /*ends_itself=*/!options.state.empty());
   const auto say = [&](const std::string& line) { work.Say(line); };
   auto state = OpenState(connected->cluster(), options.state, say);
   if (!state.has_value()) return tl::unexpected(work.End(state.error()));

@@ -31,7 +31,8 @@ Result<uint64_t> ParseRate(const std::string& text) {
 Result<int> RunCommand(Runtime& runtime, RepairCommand& command) {
   command.bytes_per_second = TRY(ParseRate(command.rate));
   const auto connected = TRY(ConnectCommand(runtime, command.config));
-  LongWork work(connected->cluster(), WorkOf(command.name, command), std::string(kRepairGoesOn));
+  LongWork work(connected->cluster(), WorkOf(command.name, command),
+                HowToGoOn(kRepairGoesOn, command.state), /*ends_itself=*/!command.state.empty());
   const auto outcome = RunRepair(work, connected->cluster(), connected->drive_factory(), command);
   if (const auto stopped = work.Stopped()) return *stopped;
   if (!outcome.has_value() && outcome.error().code() == EBUSY) {

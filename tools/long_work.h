@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,8 +20,11 @@ namespace pinstripe {
 // Used by one thread, but for GoOn().
 class LongWork {
  public:
-  // `how_to_go_on`: what becomes of work that is interrupted or stopped, for people.
-  LongWork(Cluster& cluster, RunningWorkOptions what, std::string how_to_go_on);
+  // `how_to_go_on`: what becomes of work that is interrupted or stopped, for people. With
+  // `ends_itself`, a signal asks it to end, as `pinstripe work` does, and waits for Stopped() or
+  // End(): for work that keeps how far it is.
+  LongWork(Cluster& cluster, RunningWorkOptions what, std::string how_to_go_on,
+           bool ends_itself = false);
   ~LongWork();  // as one that failed, unless it was told how it ended
 
   void Show(std::string_view doing, double done, uint64_t bytes = 0);
@@ -39,9 +43,12 @@ class LongWork {
   Status End(Status failure);
 
  private:
+  struct Interruption;
+  RunningWorkOptions Interruptible(RunningWorkOptions what) const;
   void Finish(WorkResult result, const std::string& text);
 
   const std::string how_to_go_on_;
+  const std::shared_ptr<Interruption> interruption_;  // null: a signal ends it where it is
   EventLog events_;
   RunningWork work_;
   Progress progress_;  // the last member: a signal ends the others

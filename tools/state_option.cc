@@ -5,6 +5,11 @@
 
 namespace pinstripe {
 
+std::string HowToGoOn(std::string_view usual, const std::string& directory) {
+  if (directory.empty()) return std::string(usual);
+  return fmt::format("Run it again with --state {} to go on.", directory);
+}
+
 Result<std::unique_ptr<CheckState>> OpenState(Cluster& cluster, const std::string& directory,
                                               const SayLine& say) {
   if (directory.empty()) return nullptr;

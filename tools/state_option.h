@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "cluster/cluster.h"
@@ -18,6 +19,9 @@ class App;
 namespace pinstripe {
 
 void AddStateOption(CLI::App& command, std::string& directory);
+
+// For who interrupts it; `usual`: without a directory.
+std::string HowToGoOn(std::string_view usual, const std::string& directory);
 
 using SayLine = std::function<void(const std::string& line)>;
 

@@ -85,5 +85,25 @@ check "and then another one may be lost" all_hold
 dev start 5 7
 wait_until_healthy
 check "a drive that comes back gets its shards" says 0 "everything is in order" repair "$config"
+
+# What looks at everything goes on where it was. Where it is when the signal comes depends on the machine.
+state=$work/state
+is_interrupted() {
+  local pid try
+  for ((try = 0; try < 50; try++)); do
+    "$pinstripe" check "$config" --state "$state" >"$work/said" 2>&1 & pid=$!
+    wait_until 30 test -d "$state" && kill -TERM $pid
+    wait $pid
+    [ $? -eq 143 ] && [ -s "$state/names" ] && grep -q "interrupted .* Run it again with --state" "$work/said" && return 0
+    rm -rf "$state"
+  done
+  return 1
+}
+check "a check that is interrupted keeps how far it is" is_interrupted
+check "and a repair goes on there" says 0 "^goes on with the look at everything that began at" repair "$config" --state "$state"
+check "and removes what was kept" test ! -e "$state"
+mkdir "$state" && echo "what is this" >"$state/names"
+check "what is none of it is refused" says 2 "names is damaged: .*; remove it to begin anew" check "$config" --state "$state"
+
 check "an unknown drive cannot be given up" says 1 "no such drive" repair "$config" --without 99
 finish
