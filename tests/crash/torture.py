@@ -136,6 +136,7 @@ class Client(threading.Thread):
         self.dead = False
         self.life = 0  # how often its mount was killed
         self.bytes = self.operations = 0
+        self.rest = getattr(options, "rest", 0)  # seconds, after each operation
         self.violation = None
 
     def path(self, file):
@@ -146,7 +147,7 @@ class Client(threading.Thread):
             try:
                 self.try_step(self.random.choice(self.files))
                 self.operations += 1
-                time.sleep(getattr(self.options, "rest", 0))
+                time.sleep(self.rest)
             except Violation as violation:
                 self.violation = str(violation)
             except OSError as error:
@@ -403,12 +404,12 @@ class Campaign:
         raise Violation(f"there is no drive {drive}")
 
     def wait_until_healthy(self):
-        deadline = time.monotonic() + 60
+        begin = time.monotonic()
         while not elsewhere(drives_are_well, self.pinstripe, self.config):
-            if time.monotonic() > deadline:
+            if time.monotonic() > begin + 60:
                 _, said, _ = elsewhere(run_command, [self.pinstripe, "status", self.config])
                 raise Violation(f"the drives do not come back:\n{said}")
-            time.sleep(0.1)
+            time.sleep(0.1 if time.monotonic() < begin + 2 else 0.5)
 
     # --- harm ---
 

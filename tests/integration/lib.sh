@@ -242,12 +242,12 @@ make_certificates() {
 
 # --- waiting ---
 
-wait_until() {  # SECONDS COMMAND...: asks again and again
-  local deadline=$((SECONDS + $1))
+wait_until() {  # SECONDS COMMAND...: asks again and again, and after a while less often, as asking costs those beside it
+  local begin=$SECONDS deadline=$((SECONDS + $1))
   shift
   until "$@" >/dev/null 2>&1; do
     if [ $SECONDS -ge $deadline ]; then return 1; fi
-    sleep 0.1
+    if [ $SECONDS -gt $((begin + 2)) ]; then sleep 0.5; else sleep 0.1; fi
   done
 }
 has_read() {  # PID BYTES: a client, or the one it started, is in the middle of its file
