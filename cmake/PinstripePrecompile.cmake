@@ -32,6 +32,9 @@ set(compiled_alone
 # A program gets of these the files that it needs: the preloaded CRC library is to have no more than that.
 set(not_together pinstripe_base)
 
+# Links a test in half the time of the usual linker. Debian's binutils bring both.
+find_program(PINSTRIPE_GOLD ld.gold)
+
 # pinstripe_compile_together(folder): has targets of a folder and those below it compile several files as one.
 function(pinstripe_compile_together folder)
   if(PINSTRIPE_TOGETHER EQUAL 1)
@@ -40,6 +43,9 @@ function(pinstripe_compile_together folder)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target IN LISTS targets)
     get_target_property(its_type ${target} TYPE)
+    if(its_type STREQUAL "EXECUTABLE" AND PINSTRIPE_GOLD)
+      target_link_options(${target} PRIVATE -fuse-ld=gold)
+    endif()
     if(its_type MATCHES "UTILITY|INTERFACE" OR target IN_LIST not_precompiled OR target IN_LIST not_together)
       continue()
     endif()

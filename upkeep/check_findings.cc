@@ -89,6 +89,7 @@ void CheckFindings::Archive(StateFile& file) {
     not_checked.assign(from(report_.not_checked, first_not_checked_), report_.not_checked.end());
     untold = report_.untold;
     for (const auto& [problem, before] : untold_before_) untold[problem].count -= before.count;
+    std::erase_if(untold, [](const auto& one) { return one.second.count == 0; });
   }
   file.Items(findings, [&](Finding& finding) {
     file.Kind(finding.severity, Severity::kLeftover);

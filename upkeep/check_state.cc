@@ -43,6 +43,12 @@ Result<std::unique_ptr<CheckState>> CheckState::Open(Cluster& cluster, const std
     const int code = errno;
     return Fail(code, "cannot open {}: {}", directory, ErrnoText(code));
   }
+  struct stat found {};
+  if (fstat(state->lock_.get(), &found) != 0 || found.st_uid != geteuid() ||
+      (found.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return Fail(EPERM, "{} is somebody else's, or others may write there: give another directory",
+                directory);
+  }
   if (flock(state->lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     return Fail(EBUSY, "{} is used by another process", directory);
   }
@@ -105,11 +111,15 @@ std::optional<int64_t> CheckState::goes_on_since() const {
 }
 
 Result<bool> CheckState::Read(const char* name, const Contents& contents) {
-  StateFile file = TRY(StateFile::Read(PathOf(name)));
-  Head head;
-  Archive(file, head);
-  contents(file);
-  TRY(file.Finish());
+  const Status read = [&]() -> Status {
+    StateFile file = TRY(StateFile::Read(PathOf(name)));
+    Head head;
+    Archive(file, head);
+    contents(file);
+    return file.Finish();
+  }();
+  is_unread_ |= !read.ok();
+  TRY(read);
   return true;
 }
 
@@ -156,6 +166,7 @@ void CheckState::WriteShards(const Contents& contents) {
 }
 
 Status CheckState::Remove() {
+  if (is_unread_) return {};
   for (const char* name : {kShards, kNames}) {
     if (unlink(PathOf(name).c_str()) != 0 && errno != ENOENT) {
       const int code = errno;

@@ -29,8 +29,9 @@ namespace pinstripe {
 
 class CheckState {
  public:
-  // Makes the directory if there is none. EBUSY: another process uses it. EINVAL: it is another
-  // cluster's. EBADMSG: what is in it is damaged, or of another version. Each says what to do.
+  // Makes the directory if there is none. EBUSY: another process uses it. EPERM: others may write
+  // there, who could make anything up. EINVAL: it is another cluster's. EBADMSG: what is in it is
+  // damaged, or of another version. Each says what to do.
   static Result<std::unique_ptr<CheckState>> Open(Cluster& cluster, const std::string& directory,
                                                   Duration every = std::chrono::minutes(5));
 
@@ -50,7 +51,7 @@ class CheckState {
   void WriteNames(int64_t began, const Contents& contents);
   void WriteShards(const Contents& contents);
 
-  // What it was kept for has ended.
+  // What it was kept for has ended. What could not be read stays.
   Status Remove();
 
  private:
@@ -82,6 +83,7 @@ class CheckState {
   Head head_;
   bool has_names_ = false;
   bool has_shards_ = false;
+  bool is_unread_ = false;
   Time next_{};
 };
 

@@ -48,7 +48,8 @@ class LinearizableEnginesTest : public testing::Test {
  protected:
   void SetUp() override {
     if (!HostNetwork::IsAllowed()) {
-      GTEST_SKIP() << "only root may make hosts with a network of their own";
+      GTEST_SKIP()
+          << "hosts with a network of their own need root, and a kernel with bridges and veth";
     }
     network_.emplace(kMembers + kClientHosts);
     config_.file = "cluster.toml";

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -492,7 +493,16 @@ TEST_F(CheckStateTest, WhatDoesNotBelongThereIsRefused) {
   const CheckReport report = checker.Run();
   EXPECT_THAT(report.not_checked, testing::ElementsAre(HasSubstr("its contents do not fit")));
   EXPECT_FALSE(checker.knows_all_names());
+  EXPECT_FALSE(checker.is_complete());
+  Collector collector(*host_.cluster, {.older_than = seconds(0), .state = damaged.get()});
+  EXPECT_THAT(collector.Run().not_collected,
+              testing::ElementsAre(HasSubstr("its contents do not fit")));
+  EXPECT_OK(damaged->Remove());
+  EXPECT_TRUE(std::filesystem::exists(path_ + "/names")) << "it may be readable another time";
 
+  // What others can write to may say anything.
+  ASSERT_EQ(chmod(directory_.path().c_str(), 0777), 0);
+  EXPECT_EQ(CheckState::Open(*host_.cluster, directory_.path()).error().code(), EPERM);
   EXPECT_EQ(CheckState::Open(*host_.cluster, directory_ / "a/b").error().code(), ENOENT);
   PutBytes(directory_ / "file", "");
   EXPECT_EQ(CheckState::Open(*host_.cluster, directory_ / "file").error().code(), ENOTDIR);
