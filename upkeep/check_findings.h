@@ -52,8 +52,9 @@ struct CheckReport {
   // count as missing, shards on others as away.
   std::vector<MissingDrive> missing_drives;
   std::vector<DriveId> full_drives;
-  Epoch epoch = 0;    // the newest when all this was begun
-  int64_t began = 0;  // when that was, by the clock of this host: nanoseconds since 1970
+  bool is_complete = true;  // nobody stopped it, and what was kept could be gone on with
+  Epoch epoch = 0;          // the newest when all this was begun
+  int64_t began = 0;        // when that was, by the clock of this host: nanoseconds since 1970
   // Shards that should be on drives that are drained and not retired, wherever they are. And
   // whether these are all that there can be: every map of blocks could be read.
   std::map<DriveId, uint64_t> named_on_draining;

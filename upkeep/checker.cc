@@ -96,6 +96,7 @@ bool Checker::GoOn(std::string_view phase, double done, const std::function<void
   if (keep && options_.state != nullptr && (!goes_on || options_.state->IsDue())) keep();
   if (goes_on) return true;
   stopped_ = true;
+  report_.is_complete = false;
   knows_all_names_ = false;
   report_.knows_all_places = false;
   report_.not_checked.emplace_back("what would have come next, as it was stopped");

@@ -69,8 +69,6 @@ class Checker {
 
   const CheckReport& Run();
 
-  // It came to its end: nobody stopped it, and what was kept could be gone on with.
-  bool is_complete() const { return !stopped_; }
   // Whether every register of the namespace could be read and understood.
   bool knows_all_names() const { return knows_all_names_; }
 

@@ -136,6 +136,7 @@ void Checker::ArchiveShards(StateFile& file) {
 void Checker::GoOnFrom(const Result<bool>& kept) {
   if (kept.has_value()) return;
   stopped_ = true;
+  report_.is_complete = false;
   knows_all_names_ = false;
   report_.knows_all_places = false;
   report_.not_checked.push_back(

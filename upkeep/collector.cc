@@ -61,7 +61,7 @@ const CollectReport& Collector::Run() {
   // What a look says that was cut short is no reason to remove anything.
   if (!GoOn("removing shards", 0)) return report_;
   for (const std::string& what : found.not_checked) report_.not_collected.push_back(what);
-  if (!checker.is_complete()) return report_;
+  if (!found.is_complete) return report_;
   for (const MissingDrive& drive : found.missing_drives) {
     report_.not_collected.push_back(
         fmt::format("drive {}: {}", drive.id, drive.Text(cluster_.config().file)));
