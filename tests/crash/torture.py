@@ -137,6 +137,7 @@ class Client(threading.Thread):
         self.life = 0  # how often its mount was killed
         self.bytes = self.operations = 0
         self.rest = getattr(options, "rest", 0)  # seconds, after each operation
+        self.on_engine = getattr(options, "engine", False)
         self.violation = None
 
     def path(self, file):
@@ -179,11 +180,26 @@ class Client(threading.Thread):
                 pass
         found = None
         while found is None and self.turnstile.wait_for_mount(self):
-            found = self.whole(file, self)
+            if not self.on_engine or self.settle(file):
+                found = self.whole(file, self)
         if found is not None:
             file.committed, file.maybe = found, []
             file.now = bytearray(found)
             file.note("found", len(found), "after the mount was killed")
+
+    def settle(self, file):
+        """What the mount had asked an engine for may happen as long as the engine is at it, until somebody has changed the file.
+        Whether it was changed now."""
+        try:
+            os.utime(self.path(file))
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                return True
+            if error.errno not in MAY_HAVE_HAPPENED:
+                raise
+            time.sleep(0.1)
+            return False
+        return True
 
     def whole(self, file, reader):
         """What another client's mount has that opens the file now, which has to be what may be there. None: it
@@ -690,6 +706,7 @@ def main():
     parser.add_argument("--data", type=int, default=4, help="k of the cluster's layout")
     parser.add_argument("--away", type=int, default=2, help="drives that may be away at once: m")
     parser.add_argument("--redis", type=int, default=0, help="how many of the drives, the last ones, are redis-servers")
+    parser.add_argument("--engine", action="store_true", help="names are on an engine")
     parser.add_argument("--sabotage", action="store_true", help="ruin a drive unrepaired, which has to be noticed")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)

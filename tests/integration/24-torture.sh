@@ -20,7 +20,7 @@ if [ -n "${ENGINE:-}" ]; then
   . "$(dirname "$0")/engines.sh"
   names_on "$ENGINE"
 fi
-check "$k+$m on $drives drives: no byte is wrong or lost" campaign --redis "${REDIS:-0}"
+check "$k+$m on $drives drives: no byte is wrong or lost" campaign --redis "${REDIS:-0}" ${ENGINE:+--engine}
 cluster_down
 [ -z "${ENGINE:-}" ] || finish
 
