@@ -168,9 +168,11 @@ void CheckState::WriteShards(const Contents& contents) {
 Status CheckState::Remove() {
   if (is_unread_) return {};
   for (const char* name : {kShards, kNames}) {
-    if (unlink(PathOf(name).c_str()) != 0 && errno != ENOENT) {
-      const int code = errno;
-      return Fail(code, "cannot remove {}: {}", PathOf(name), ErrnoText(code));
+    for (const std::string& path : {PathOf(name) + std::string(StateFile::kBeside), PathOf(name)}) {
+      if (unlink(path.c_str()) != 0 && errno != ENOENT) {
+        const int code = errno;
+        return Fail(code, "cannot remove {}: {}", path, ErrnoText(code));
+      }
     }
   }
   (void)rmdir(directory_.c_str());  // unless something else is in it

@@ -67,8 +67,9 @@ Result<StateFile> StateFile::Read(const std::string& path) {
 
 Result<StateFile> StateFile::Write(const std::string& path) {
   StateFile file(false, path);
-  std::string beside = path + ".XXXXXX";
-  file.file_ = FileDescriptor(mkostemp(beside.data(), O_CLOEXEC));
+  std::string beside = path + std::string(kBeside);
+  const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
+  file.file_ = FileDescriptor(open(beside.c_str(), flags, 0600));
   if (file.file_.get() < 0) return Because("make a file beside", path);
   file.beside_ = std::move(beside);
   return file;

@@ -36,7 +36,9 @@ class StateFile {
   // ENOENT: there is none. EBADMSG: it is not what Write() has made, or not all of it is there;
   // all of it was looked at.
   static Result<StateFile> Read(const std::string& path);
-  // What is at `path` stays until Finish().
+  // What is at `path` stays until Finish(). One that was killed before that leaves its bytes at
+  // `path` + kBeside, where the next one begins anew.
+  static constexpr std::string_view kBeside = ".new";
   static Result<StateFile> Write(const std::string& path);
   StateFile(StateFile&&) = default;
   StateFile& operator=(StateFile&&) = default;

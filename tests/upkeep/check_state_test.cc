@@ -508,6 +508,19 @@ TEST_F(CheckStateTest, WhatDoesNotBelongThereIsRefused) {
   EXPECT_EQ(CheckState::Open(*host_.cluster, directory_ / "file").error().code(), ENOTDIR);
 }
 
+// One that was killed while it wrote leaves nothing for ever.
+TEST_F(CheckStateTest, WhatWasBeingWrittenGoesWithTheRest) {
+  Make("file", Pattern(1, kTestBlock));
+  const auto state = Open();
+  PutBytes(path_ + "/names.new", std::string(1000, 'x'));
+  PutBytes(path_ + "/shards.new", "x");
+  Checker checker(*host_.cluster, {.state = state.get()});
+  ExpectClean(checker.Run());
+  PutBytes(path_ + "/names.new", "x");
+  EXPECT_OK(state->Remove());
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
 // A full disk costs a word in the log, and no check.
 TEST_F(CheckStateTest, WhereItCannotBeKeptTheCheckGoesOn) {
   Make("file", Pattern(1, kTestBlock));
