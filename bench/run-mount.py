@@ -11,6 +11,7 @@ What is not installed is left out, and that is said. CPU is of all processes of 
 
 import argparse
 import contextlib
+import ctypes
 import os
 import pathlib
 import random
@@ -231,6 +232,39 @@ def read_files(directory, count):
             file.read()
 
 
+def append_to_files(directory, count):
+    for i in range(count):
+        with open(f"{directory}/f{i}", "ab", buffering=0) as file:
+            file.write(b"a line of a log\n")
+
+
+def link_files(directory, links, count):
+    links.mkdir()
+    for i in range(count):
+        os.link(f"{directory}/f{i}", f"{links}/l{i}")
+
+
+def list_at_random(directory, count):
+    """So many times: to the place of some entry, and what getdents answers from there on."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for name in ("opendir", "readdir"):
+        getattr(libc, name).restype = ctypes.c_void_p
+    libc.telldir.restype = ctypes.c_long
+    libc.opendir.argtypes = [ctypes.c_char_p]
+    libc.readdir.argtypes = libc.telldir.argtypes = libc.closedir.argtypes = [ctypes.c_void_p]
+    libc.seekdir.argtypes = [ctypes.c_void_p, ctypes.c_long]
+    opened, places, chance = libc.opendir(str(directory).encode()), [], random.Random(1)
+    while True:
+        places.append(libc.telldir(opened))
+        if not libc.readdir(opened):
+            break
+    for _ in range(count):
+        libc.seekdir(opened, chance.choice(places[:-1]))
+        if not libc.readdir(opened):
+            sys.exit(f"run-mount: {directory} has no entry where it had one")
+    libc.closedir(opened)
+
+
 def remove_files(directory, count):
     for i in range(count):
         os.unlink(f"{directory}/f{i}")
@@ -268,10 +302,13 @@ def measure_system(name, options, archive, members, report):
         small = system.mount / "small"
         for size, what in ((0, "empty files"), (20000, "files of 20 000 bytes")):
             measure(f"create {what}", count, "files", lambda s=size: make_files(system.mount / f"of-{s}", count, s))
+        measure("open, append, close", count, "files", lambda: append_to_files(system.mount / "of-20000", count))
+        measure("make hard links", count, "links", lambda: link_files(system.mount / "of-0", system.mount / "links", count))
         measure("create files of 4 KiB", count, "files", lambda: make_files(small, count, 4096))
         again()
         measure("list files of 4 KiB", count, "files", lambda: list_files(small))
         measure("read files of 4 KiB", count, "files", lambda: read_files(small, count))
+        measure("list from random places", count, "places", lambda: list_at_random(small, count))
         measure("remove files of 4 KiB", count, "files", lambda: remove_files(small, count))
         tree = system.mount / "tree"
         tree.mkdir()

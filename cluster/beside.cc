@@ -13,6 +13,10 @@ std::optional<StripeBeside> FindBeside(const Cluster& cluster, uint64_t object) 
   return StripeBeside{{parity + 1, parity}, BlockAmongRegisters(map, object)};
 }
 
+bool MayHaveGaps(const Cluster& cluster) {
+  return UsesFeature(cluster.map().features, kGapsFeature);
+}
+
 bool AreNamesOnEngine(const Cluster& cluster) {
   return cluster.NewestPlacement()->names().NamesEngine();
 }

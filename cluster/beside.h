@@ -19,6 +19,9 @@ struct StripeBeside {
 // Null: the cluster has no such stripes (kContentsBesideFeature), or too few replicas for them.
 std::optional<StripeBeside> FindBeside(const Cluster& cluster, uint64_t object);
 
+// Whether a stripe may leave out what is zeros of its block (kGapsFeature).
+bool MayHaveGaps(const Cluster& cluster);
+
 // Whether inodes are on an engine, which has no room to spare (cluster/map/names_place.h).
 bool AreNamesOnEngine(const Cluster& cluster);
 

@@ -15,6 +15,7 @@
 #include "base/coding.h"
 #include "base/drive_directory.h"
 #include "base/try.h"
+#include "base/write_file.h"
 #include "store/descriptor_reserve.h"
 #include "store/drive_mark.h"
 
@@ -137,12 +138,7 @@ Status ReplaceFileDurably(const std::string& path,
   const FileDescriptor file(OpenFile(temporary, O_WRONLY | O_CREAT | O_EXCL, mode));
   if (file.get() < 0) return FailWithErrno("cannot create", temporary);
   const std::string all = TRY(bytes(file.get()));
-  for (std::string_view left = all; !left.empty();) {
-    const ssize_t written = write(file.get(), left.data(), left.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return FailWithErrno("cannot write", temporary);
-    left.remove_prefix(static_cast<size_t>(written));
-  }
+  TRY(WriteAll(file.get(), temporary, all));
   if (fsync(file.get()) != 0) return FailWithErrno("cannot sync", temporary);
   if (rename(temporary.c_str(), path.c_str()) != 0) return FailWithErrno("cannot create", path);
   const std::string directory = std::filesystem::path(path).parent_path();

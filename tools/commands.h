@@ -43,6 +43,7 @@ void AddCollectCommand(CLI::App& app, Action& chosen);
 void AddRecoverCommand(CLI::App& app, Action& chosen);
 void AddPackCommand(CLI::App& app, Action& chosen);
 void AddSpreadCommand(CLI::App& app, Action& chosen);
+void AddUpgradeCommand(CLI::App& app, Action& chosen);
 void AddMetadataCommand(CLI::App& app, Action& chosen);
 void AddRmCommand(CLI::App& app, Action& chosen);
 void AddRepairCommands(CLI::App& app,

@@ -19,13 +19,11 @@ struct FileOwner {
 };
 
 // A file that is not there yet: EEXIST. It is durable; its name is when MakeNamesDurable() was
-// called.
+// called (base/write_file.h).
 Status WriteNewFile(const std::string& path, std::string_view contents, mode_t mode);
 
 // In the place of one that is there, or not. Without an owner it is the caller's.
 Status ReplaceFile(const std::string& path, std::string_view contents, mode_t mode,
                    std::optional<FileOwner> owner);
-
-Status MakeNamesDurable(const std::string& path);
 
 }  // namespace pinstripe

@@ -38,13 +38,11 @@ void TellOfFormat(Cluster& cluster) {
 Result<FormatAnswer> FormatCluster(Runtime& runtime, const std::string& config_file,
                                    const FormatRequest& request) {
   const ClusterConfig config = TRY(ClusterConfig::Load(config_file));
-  std::vector<Feature> features{NewFeature(kGrownDirectoriesFeature)};
-  // Pieces of small files lie with their names, and an engine is no place for them.
-  if (!config.engine) features.insert(features.begin(), NewFeature(kContentsBesideFeature));
   {
     KineticIo io(runtime);
-    TRY(Cluster::Format(runtime, config, RealDriveFactory(io, config.drive_timeout),
-                        {.force = request.force, .features = std::move(features)}));
+    TRY(Cluster::Format(
+        runtime, config, RealDriveFactory(io, config.drive_timeout),
+        {.force = request.force, .features = FeaturesOfNewCluster(config.engine.has_value())}));
   }
   const auto connected = TRY(Connect(runtime, config_file));
   TRY(FileSystem::Format(connected->cluster(), request.owner, request.mode));

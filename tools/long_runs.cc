@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/try.h"
-#include "cluster/map/features.h"
+#include "cluster/membership/epoch_change.h"
 #include "fs/file_system.h"
 #include "tools/check_report.h"
 #include "upkeep/care_notes.h"
@@ -63,6 +63,18 @@ void TellOfFeature(LongWork& work, Cluster& cluster, std::string command, std::s
 }
 
 }  // namespace
+
+Status RunUpgrade(LongWork& work, Cluster& cluster, std::span<const Feature> features,
+                  const std::function<bool()>& is_lost) {
+  EpochChangeOptions options;
+  options.progress = [&](std::string_view phase, double done) { work.Show(phase, done); };
+  options.is_cancelled = [&] { return work.work().IsStopped() || is_lost(); };
+  const Status status = UseFeatures(cluster, features, options);
+  work.Clear();
+  TRY(status);
+  for (const Feature& feature : features) TellOfFeature(work, cluster, "upgrade", feature.name);
+  return {};
+}
 
 PackOutcome RunPack(LongWork& work, Cluster& cluster, Packer::Options options, InodeId directory,
                     bool wait) {

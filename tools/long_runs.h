@@ -2,11 +2,14 @@
 
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/status.h"
 #include "cluster/cluster.h"
+#include "cluster/map/features.h"
 #include "cluster/membership/drive_claim.h"
 #include "cluster/membership/name_move.h"
 #include "tools/long_work.h"
@@ -32,6 +35,8 @@ inline constexpr std::string_view kMoveGoesOn =
 inline constexpr std::string_view kRepairGoesOn =
     "What was written stays, and nothing is half done; run it again to go on.";
 
+inline constexpr std::string_view kUpgradeGoesOn = "The cluster is as it was; run it again.";
+
 // By its path from the root on, for what works on one. ENOENT, ENOTDIR.
 Result<InodeId> FindDirectory(Cluster& cluster, const std::string& path);
 
@@ -53,6 +58,10 @@ PackOutcome RunPack(LongWork& work, Cluster& cluster, Packer::Options options, I
 
 // Not `ended`: somebody has stopped it.
 Result<SpreadReport> RunSpread(LongWork& work, Cluster& cluster, InodeId directory);
+
+// In an epoch of the drive map. Ends with EINTR when somebody has stopped it, or `is_lost` says so.
+Status RunUpgrade(LongWork& work, Cluster& cluster, std::span<const Feature> features,
+                  const std::function<bool()>& is_lost);
 
 // `back`: to the drives. Ends with EINTR when somebody has stopped it, or taken over the claim.
 Result<NameMoveReport> RunNameMove(LongWork& work, Cluster& cluster, const DriveFactory& factory,

@@ -47,6 +47,7 @@ int Main(int argc, char** argv) {
   AddRecoverCommand(app, chosen);
   AddPackCommand(app, chosen);
   AddSpreadCommand(app, chosen);
+  AddUpgradeCommand(app, chosen);
   AddMetadataCommand(app, chosen);
   AddRmCommand(app, chosen);
   AddRepairCommands(app, chosen);

@@ -14,6 +14,7 @@
 #include "base/private_file.h"
 #include "base/read_file.h"
 #include "base/try.h"
+#include "base/write_file.h"
 #include "tools/bundle.h"
 #include "tools/draft.h"
 #include "tools/file_writing.h"
@@ -123,7 +124,7 @@ Status Rename(const std::string& from, const std::string& to, unsigned how) {
     return Fail(code, "cannot put the site into its place, {}: {}", to, ErrnoText(code));
   }
   const std::string parent = fs::path(to).parent_path().string();
-  return MakeNamesDurable(parent.empty() ? "." : parent);
+  return MakeNamesDurable(parent);
 }
 
 }  // namespace

@@ -324,7 +324,7 @@ class Recovery {
   std::optional<std::string> ReadNewest(uint64_t block, const std::vector<FoundWrite>& writes) {
     Status why;
     for (const FoundWrite& write : writes) {
-      auto bytes = Read(write);
+      auto bytes = ReadWhole(block, write);
       if (bytes.has_value()) {
         if (!why.ok()) {
           report_.lost.push_back(
@@ -350,6 +350,20 @@ class Recovery {
                                  .place = &write.form.place,
                                  .offset = 0,
                                  .out = std::as_writable_bytes(std::span(bytes))}));
+    return bytes;
+  }
+
+  // What a stripe has left out of its block is put back.
+  Result<std::string> ReadWhole(uint64_t block, const FoundWrite& write) {
+    std::string bytes = TRY(Read(write));
+    if (!HasGaps(write.id.write)) return bytes;
+    const std::optional<BlockPlace> place = PlaceInCopy(block);
+    if (!place || place->write != write.id.write) {
+      return Fail(EIO, "it had holes, and nothing says where");
+    }
+    for (const BlockExtent& gap : place->gaps) {
+      if (gap.first <= bytes.size()) bytes.insert(gap.first, gap.length, '\0');
+    }
     return bytes;
   }
 

@@ -9,6 +9,7 @@
 
 #include "base/checksum.h"
 #include "base/try.h"
+#include "base/write_file.h"
 
 namespace pinstripe {
 namespace {
@@ -17,28 +18,13 @@ constexpr size_t kFrameBytes = 1 << 20;       // about as many are written toget
 constexpr uint32_t kMaxFrameBytes = 1 << 30;  // one item may be large
 constexpr size_t kFrameHeadBytes = 8;
 
-Failed Because(std::string_view what, const std::string& path) {
-  const int code = errno;
-  return Fail(code, "cannot {} {}: {}", what, path, ErrnoText(code));
-}
-
-Status WriteAll(int file, const std::string& path, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(file, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Because("write", path);
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return {};
-}
-
 // As many as there are, which is less than asked for only at the end.
 Result<size_t> ReadUpTo(int file, const std::string& path, char* bytes, size_t size, uint64_t at) {
   size_t all = 0;
   while (all < size) {
     const ssize_t got = pread(file, bytes + all, size - all, static_cast<off_t>(at + all));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Because("read", path);
+    if (got < 0) return BecauseOfErrno("read", path);
     if (got == 0) break;
     all += static_cast<size_t>(got);
   }
@@ -54,7 +40,7 @@ Status StateFile::Damaged(std::string_view what) const {
 Result<StateFile> StateFile::Read(const std::string& path) {
   StateFile file(true, path);
   file.file_ = FileDescriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.file_.get() < 0) return Because("open", path);
+  if (file.file_.get() < 0) return BecauseOfErrno("open", path);
   do {
     file.ReadFrame();
     TRY(file.failure_);
@@ -70,7 +56,7 @@ Result<StateFile> StateFile::Write(const std::string& path) {
   std::string beside = path + std::string(kBeside);
   const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
   file.file_ = FileDescriptor(open(beside.c_str(), flags, 0600));
-  if (file.file_.get() < 0) return Because("make a file beside", path);
+  if (file.file_.get() < 0) return BecauseOfErrno("make a file beside", path);
   file.beside_ = std::move(beside);
   return file;
 }
@@ -143,13 +129,11 @@ Status StateFile::Finish() {
   if (!out_.bytes().empty()) WriteFrame();
   WriteFrame();
   TRY(failure_);
-  if (fsync(file_.get()) != 0) return Because("sync", beside_);
-  if (std::rename(beside_.c_str(), path_.c_str()) != 0) return Because("put into its place", path_);
+  if (fsync(file_.get()) != 0) return BecauseOfErrno("sync", beside_);
+  if (std::rename(beside_.c_str(), path_.c_str()) != 0)
+    return BecauseOfErrno("put into its place", path_);
   beside_.clear();
-  const std::string directory = std::filesystem::path(path_).parent_path().string();
-  const FileDescriptor names(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (names.get() < 0 || fsync(names.get()) != 0) return Because("sync", directory);
-  return {};
+  return MakeNamesDurable(std::filesystem::path(path_).parent_path().string());
 }
 
 }  // namespace pinstripe

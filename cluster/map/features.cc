@@ -35,6 +35,19 @@ Feature NewFeature(std::string_view name) {
   return {.name = std::string(name), .kind = known->kind, .section = ""};
 }
 
+std::vector<Feature> FeaturesOfNewCluster(bool names_on_engine) {
+  std::vector<Feature> features{NewFeature(kGapsFeature), NewFeature(kGrownDirectoriesFeature)};
+  // Pieces of small files lie with their names, and an engine is no place for them.
+  if (!names_on_engine) features.insert(features.begin(), NewFeature(kContentsBesideFeature));
+  return features;
+}
+
+std::vector<Feature> FeaturesToUse(const std::vector<Feature>& used, bool names_on_engine) {
+  std::vector<Feature> features = FeaturesOfNewCluster(names_on_engine);
+  std::erase_if(features, [&](const Feature& one) { return UsesFeature(used, one.name); });
+  return features;
+}
+
 Status CheckFeatures(std::string_view cluster, const std::vector<Feature>& features,
                      std::span<const KnownFeature> known) {
   std::vector<std::string> unknown;

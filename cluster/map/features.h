@@ -51,6 +51,8 @@ inline constexpr std::string_view kPacksFeature = "packs";
 inline constexpr std::string_view kContentsBesideFeature = "contents-beside";
 // Names are on an engine, or on their way there or back (docs/format.md, "Names on an engine").
 inline constexpr std::string_view kEngineFeature = "engine";
+// Stripes may leave out what is zeros of their block (docs/format.md, "Gaps of a block").
+inline constexpr std::string_view kGapsFeature = "gaps";
 // Directories may be spread over groups (docs/format.md, "Directories that grow").
 inline constexpr std::string_view kGrownDirectoriesFeature = "grown-directories";
 
@@ -61,6 +63,8 @@ inline constexpr std::array kKnownFeatures{
                  "The contents of small files lie in pieces beside their inodes."},
     KnownFeature{kEngineFeature, FeatureKind::kMustBeUnderstood,
                  "Names are kept on etcd or PostgreSQL, or are being moved."},
+    KnownFeature{kGapsFeature, FeatureKind::kMustBeUnderstood,
+                 "Holes that are smaller than a block take no space."},
     KnownFeature{kGrownDirectoriesFeature, FeatureKind::kMustBeUnderstood,
                  "The names of very large directories may be spread over all drives."},
     KnownFeature{kPacksFeature, FeatureKind::kMustBeUnderstood,
@@ -72,6 +76,10 @@ const KnownFeature* FindFeature(std::string_view name,
                                 std::span<const KnownFeature> known = kKnownFeatures);
 
 bool UsesFeature(const std::vector<Feature>& features, std::string_view name);
+// What a new cluster uses from its first epoch on.
+std::vector<Feature> FeaturesOfNewCluster(bool names_on_engine);
+// What of these it does not use: what clusters have that earlier versions have formatted.
+std::vector<Feature> FeaturesToUse(const std::vector<Feature>& used, bool names_on_engine);
 // As a new cluster has it that uses what this version knows of that name.
 Feature NewFeature(std::string_view name);
 

@@ -206,17 +206,18 @@ class EpochChange {
     return Begin(next, std::move(report));
   }
 
-  Result<EpochChangeReport> Renew(const Feature* to_use = nullptr) {
+  Result<EpochChangeReport> Renew(std::span<const Feature> to_use = {}) {
     EpochChangeReport report = TRY(SettleAndClear());
     const std::shared_ptr<Placement> newest = cluster_.NewestPlacement();
     TRY(RefuseWhileNamesMove(*newest));
     DriveMap next = newest->map();
     ++next.epoch;
-    if (to_use != nullptr) {
-      if (UsesFeature(next.features, to_use->name)) return report;  // by another host, meanwhile
-      const auto at = std::ranges::lower_bound(next.features, to_use->name, {}, &Feature::name);
-      next.features.insert(at, *to_use);
+    for (const Feature& feature : to_use) {
+      if (UsesFeature(next.features, feature.name)) continue;  // by another host, meanwhile
+      const auto at = std::ranges::lower_bound(next.features, feature.name, {}, &Feature::name);
+      next.features.insert(at, feature);
     }
+    if (!to_use.empty() && next.features == newest->map().features) return report;
     TRY(RefuseIfShared());
     return Begin(next, std::move(report));
   }
@@ -613,7 +614,8 @@ Result<SweepReport> EpochChange::Settle() {
   }
   const HomeChanges changes = TRY(CompareHomes(*before, *after));
   SweepReport report;
-  if (!changes.groups.empty() || before->names() != after->names()) {
+  const bool uses_more = before->map().features != after->map().features;
+  if (!changes.groups.empty() || before->names() != after->names() || uses_more) {
     TRY_CONTEXT(ShutOutTheEpochBefore(changes, *before, *after), "epoch {} of the drive map",
                 epoch);
   }
@@ -765,9 +767,17 @@ Status PlaceNames(Cluster& cluster, Epoch from, const NamesPlace& place,
 }
 
 Status UseFeature(Cluster& cluster, std::string_view name, const EpochChangeOptions& options) {
-  if (UsesFeature(cluster.map().features, name)) return {};
   const Feature feature = NewFeature(name);
-  TRY(EpochChange(cluster, options).Renew(&feature));
+  return UseFeatures(cluster, {&feature, 1}, options);
+}
+
+Status UseFeatures(Cluster& cluster, std::span<const Feature> features,
+                   const EpochChangeOptions& options) {
+  const auto is_used = [&](const Feature& feature) {
+    return UsesFeature(cluster.map().features, feature.name);
+  };
+  if (std::ranges::all_of(features, is_used)) return {};
+  TRY(EpochChange(cluster, options).Renew(features));
   return {};
 }
 

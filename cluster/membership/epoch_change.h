@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <set>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -79,8 +80,12 @@ Status JudgeDrives(Cluster& cluster, const DriveFactory& factory,
 Result<EpochChangeReport> RenewEpoch(Cluster& cluster, const EpochChangeOptions& options = {});
 
 // Makes an epoch whose map names a feature that this version knows, without a section of its own;
-// nothing, where the map names it already. Failures as of RenewEpoch.
+// nothing, where the map names it already. Then a majority of the homes of each register refuses
+// everybody who has not heard of it. Failures as of RenewEpoch.
 Status UseFeature(Cluster& cluster, std::string_view name, const EpochChangeOptions& options = {});
+// The same for several, in one epoch.
+Status UseFeatures(Cluster& cluster, std::span<const Feature> features,
+                   const EpochChangeOptions& options = {});
 
 // Makes epoch `from` + 1, which says that names are kept there, and settles it: nobody who knows of
 // no later epoch than the one before decides anything about names any more. The registers

@@ -15,6 +15,18 @@ WriteId MakeWriteId(uint32_t begun, uint64_t writer, uint32_t count) {
   return id;
 }
 
+namespace {
+constexpr size_t kFlagsByte = 12;  // the highest of the count
+constexpr uint8_t kGapsFlag = 0x80;
+}  // namespace
+
+WriteId WithGaps(WriteId write) {
+  write[kFlagsByte] |= kGapsFlag;
+  return write;
+}
+
+bool HasGaps(const WriteId& write) { return (write[kFlagsByte] & kGapsFlag) != 0; }
+
 uint32_t TimeOf(const WriteId& write) {
   return Reader(Bytes(std::as_bytes(std::span(write)))).U32();
 }

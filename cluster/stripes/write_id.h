@@ -14,6 +14,11 @@ using WriteId = std::array<uint8_t, 16>;
 // of the writer's open state. `count`: how often that state wrote the block before.
 WriteId MakeWriteId(uint32_t begun, uint64_t writer, uint32_t count);
 
+// The stripe leaves parts of its block out (docs/format.md, "Gaps of a block"): only the block map
+// says which. Everything else about the id stays.
+WriteId WithGaps(WriteId write);
+bool HasGaps(const WriteId& write);
+
 // When the writer began, in seconds since 1970.
 uint32_t TimeOf(const WriteId& write);
 

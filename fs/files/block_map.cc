@@ -46,8 +46,14 @@ size_t BytesOf(const BlockRun& run) {
   size_t bytes = 1 + VarintBytes(run.count) + run.write.size() + 4 + 1 +
                  VarintBytes(run.last_stored) + VarintBytes(run.last_valid) +
                  (run.moved.empty() ? 0 : 2) + kMovedBytes * run.moved.size() +
-                 (run.patches.empty() ? 0 : 2) + (run.shift == 0 ? 0 : VarintBytes(run.shift));
+                 (run.patches.empty() ? 0 : 2) + (run.shift == 0 ? 0 : VarintBytes(run.shift)) +
+                 (run.gaps.empty() ? 0 : 1);
   for (const BlockRun::Patched& patched : run.patches) bytes += BytesOf(patched.patch);
+  uint32_t end = 0;
+  for (const BlockExtent& gap : run.gaps) {
+    bytes += VarintBytes((gap.first - end) / kGapUnit) + VarintBytes(gap.length / kGapUnit);
+    end = gap.end();
+  }
   return bytes;
 }
 
@@ -71,7 +77,8 @@ bool CanFollow(const BlockRun& a, const BlockRun& b, uint64_t block_bytes) {
   if (a.hole || b.hole) return a.hole && b.hole;
   return a.shared == b.shared && a.object == b.object && a.shift == b.shift && a.skip == 0 &&
          b.skip == 0 && a.write == b.write && a.epoch == b.epoch && a.layout == b.layout &&
-         a.last_stored == block_bytes && a.last_valid == block_bytes;
+         a.gaps.empty() && b.gaps.empty() && a.last_stored == block_bytes &&
+         a.last_valid == block_bytes;
 }
 
 void Join(BlockRun& before, const BlockRun& after) {
@@ -201,7 +208,8 @@ size_t BytesOf(const Runs& runs) {
 uint64_t StoredIn(const Runs& runs, uint64_t block_bytes) {
   uint64_t bytes = 0;
   for (const BlockRun& run : runs) {
-    if (!run.hole) bytes += (run.count - 1) * block_bytes + run.last_valid;
+    if (run.hole) continue;
+    bytes += (run.count - 1) * block_bytes + run.last_valid - GapBytes(run.gaps, run.last_valid);
   }
   return bytes;
 }
@@ -242,6 +250,7 @@ BlockPlace PlaceInRun(const BlockRun& run, uint64_t index, uint64_t block_bytes)
     place.valid = run.last_valid;
   }
   place.skip = run.skip;
+  place.gaps = run.gaps;
   for (const auto& moved : NotesOf(run.moved, index)) place.place.moved.push_back(moved.shard);
   for (const auto& patched : NotesOf(run.patches, index)) place.patches.push_back(patched.patch);
   return place;
@@ -261,6 +270,7 @@ BlockRun RunOf(const BlockPlace& place) {
                .last_valid = place.valid};
   for (const StripePlace::Moved& shard : place.place.moved) run.moved.push_back({0, shard});
   for (const BlockPatch& patch : place.patches) run.patches.push_back({0, patch});
+  run.gaps = place.gaps;
   return run;
 }
 

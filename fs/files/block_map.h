@@ -26,6 +26,7 @@
 #include "base/coding.h"
 #include "base/status.h"
 #include "cluster/stripes/store.h"
+#include "fs/files/block_gaps.h"
 #include "fs/files/interval_set.h"
 #include "fs/files/page_number.h"
 
@@ -34,12 +35,7 @@ namespace pinstripe {
 // Bytes of a block that were written since its stripe was: a record with copies, to be laid over
 // it. It has the block's number, and a write id of its own.
 struct BlockPatch {
-  struct Extent {
-    uint32_t first = 0;  // in the block
-    uint32_t length = 0;
-    uint32_t end() const { return first + length; }
-    friend bool operator==(const Extent&, const Extent&) = default;
-  };
+  using Extent = BlockExtent;
   uint64_t object = 0;  // as of a block
   WriteId write{};
   StripeLayout layout;  // k = 1
@@ -71,12 +67,15 @@ struct BlockPlace {
   WriteId write{};
   StripeLayout layout;
   StripePlace place;
-  uint32_t stored = 0;                   // length of the block as it was written
-  uint32_t valid = 0;                    // how much of that still counts: less after a truncation
+  uint32_t stored = 0;                   // length of the block as it was written, without gaps
+  uint32_t valid = 0;                    // how much of it still counts: less after a truncation
   std::vector<BlockPatch> patches = {};  // in the order in which they are laid over it
   // Of a shared one: where its bytes begin in the keeper's block. They are part of a pack if that
   // is not 0 (upkeep/packer.h).
   uint32_t skip = 0;
+  // What the stripe leaves out of the block: zeros. The stripe has what is between them, one part
+  // after the other. None of one that is shared.
+  std::vector<BlockExtent> gaps = {};
 
   // Says nothing of patches.
   bool SameStripe(const BlockPlace& other) const {
@@ -110,9 +109,15 @@ struct BlockPart {
   BlockPlace stripe;    // of BlockPlace::Stripes()
   uint64_t offset = 0;  // in that
 };
-// Of [first, end), which is valid, what is not `covered`. The parts are disjoint.
+// Of [first, end), which is valid, what is not `covered`. The parts are disjoint. What is in none
+// of them is zeros (ZerosOf).
 std::vector<BlockPart> PartsOf(const BlockPlace& place, uint64_t first, uint64_t end,
                                IntervalSet covered = {});
+
+// The gaps of its stripe within [first, end), whatever lies over them.
+std::vector<IntervalSet::Interval> ZerosOf(const BlockPlace& place, uint64_t first, uint64_t end);
+// Where data is: what is not in `DataOf` reads as zeros. Of a shared one all that is valid.
+IntervalSet DataOf(const BlockPlace& place);
 
 // A record with so many more copies, and room for `bytes`.
 StripeLayout CopiesOf(uint64_t bytes, int parity_shards);
@@ -146,8 +151,9 @@ struct BlockRun {
   StripeLayout layout;
   uint32_t last_stored = 0;
   uint32_t last_valid = 0;
-  std::vector<Moved> moved = {};      // ascending by index, then shard
-  std::vector<Patched> patches = {};  // ascending by index; those of a block in their order
+  std::vector<Moved> moved = {};       // ascending by index, then shard
+  std::vector<Patched> patches = {};   // ascending by index; those of a block in their order
+  std::vector<BlockExtent> gaps = {};  // of a run that is a single block
   friend bool operator==(const BlockRun&, const BlockRun&) = default;
 };
 
@@ -223,7 +229,7 @@ class BlockMap {
   // hole. If the file gets shorter, what becomes its last block and the one after it are loaded.
   void Resize(uint64_t size);
 
-  uint64_t StoredBytes() const;  // valid bytes of all blocks
+  uint64_t StoredBytes() const;  // valid bytes of all blocks, without gaps
   // The keepers that the loaded runs name.
   std::set<uint64_t> Keepers() const;
   // Whether a loaded block or page has shards that are not at home.

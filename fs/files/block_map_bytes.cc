@@ -20,7 +20,8 @@ constexpr uint8_t kMovedShards = 4;
 constexpr uint8_t kPage = 8;
 constexpr uint8_t kPatches = 16;
 constexpr uint8_t kShared = 32;
-constexpr uint8_t kPartOfBlock = 64;
+constexpr uint8_t kPartOfBlock = 64;  // of one that is shared
+constexpr uint8_t kGaps = 64;         // of another
 constexpr uint8_t kBeside = 128;
 constexpr uint8_t kPageFormat = 1;
 
@@ -78,7 +79,7 @@ void EncodeRun(Writer& writer, const BlockRun& run, uint8_t kind, uint64_t valid
   writer.U8(static_cast<uint8_t>(kData | kind | (run.object != inode ? kOtherObject : 0) |
                                  (run.moved.empty() ? 0 : kMovedShards) |
                                  (run.patches.empty() ? 0 : kPatches) |
-                                 (run.shift == 0 ? 0 : kBeside)));
+                                 (run.shift == 0 ? 0 : kBeside) | (run.gaps.empty() ? 0 : kGaps)));
   writer.Varint(run.count).Raw(Bytes(std::as_bytes(std::span(run.write))));
   if (run.object != inode) writer.U64(run.object);
   if (run.shift != 0) writer.Varint(run.shift);
@@ -92,6 +93,12 @@ void EncodeRun(Writer& writer, const BlockRun& run, uint8_t kind, uint64_t valid
   for (const BlockRun::Patched& patched : run.patches) {
     writer.Varint(patched.index);
     EncodePatch(writer, patched.patch, inode, layouts);
+  }
+  if (!run.gaps.empty()) writer.Varint(run.gaps.size());
+  uint32_t end = 0;
+  for (const BlockExtent& gap : run.gaps) {
+    writer.Varint((gap.first - end) / kGapUnit).Varint(gap.length / kGapUnit);
+    end = gap.end();
   }
 }
 
@@ -157,6 +164,26 @@ BlockPatch DecodePatch(Reader& reader, uint64_t inode, const std::vector<StripeL
   return patch;
 }
 
+std::vector<BlockExtent> DecodeGaps(Reader& reader) {
+  std::vector<BlockExtent> gaps;
+  const uint64_t count = reader.Varint();
+  if (count == 0 || count > kMaxGaps) reader.MarkBad();
+  uint64_t end = 0;
+  for (uint64_t i = 0; i < count && reader.ok(); ++i) {
+    const uint64_t before = reader.Varint();
+    const uint64_t length = reader.Varint();
+    constexpr uint64_t kMost = UINT32_MAX / kGapUnit;
+    if (before > kMost || length > kMost || end + (before + length) * kGapUnit > UINT32_MAX) {
+      reader.MarkBad();
+      return gaps;
+    }
+    gaps.push_back(
+        {static_cast<uint32_t>(end + before * kGapUnit), static_cast<uint32_t>(length * kGapUnit)});
+    end = gaps.back().end();
+  }
+  return gaps;
+}
+
 struct DecodedRun {
   BlockRun run;
   bool page = false;
@@ -186,7 +213,7 @@ DecodedRun DecodeRun(Reader& reader, uint64_t inode, const std::vector<StripeLay
   }
   decoded.page = may_be_page && (flags & kPage) != 0;
   const int known =
-      kData | kOtherObject | kMovedShards | (decoded.page ? kPage : kPatches | kBeside);
+      kData | kOtherObject | kMovedShards | (decoded.page ? kPage : kPatches | kBeside | kGaps);
   if ((flags & kData) == 0 || (flags & ~known) != 0) reader.MarkBad();
   run.write = DecodeWriteId(reader);
   run.object = (flags & kOtherObject) != 0 ? reader.U64() : inode;
@@ -198,7 +225,7 @@ DecodedRun DecodeRun(Reader& reader, uint64_t inode, const std::vector<StripeLay
   const uint64_t layout = reader.Varint();
   const uint64_t stored = reader.Varint();
   const uint64_t valid = reader.Varint();
-  if (layout >= layouts.size() || stored > UINT32_MAX || (!decoded.page && valid > stored)) {
+  if (layout >= layouts.size() || stored > UINT32_MAX || (!decoded.page && valid > UINT32_MAX)) {
     reader.MarkBad();
     return decoded;
   }
@@ -220,6 +247,7 @@ DecodedRun DecodeRun(Reader& reader, uint64_t inode, const std::vector<StripeLay
     run.patches.push_back({index, DecodePatch(reader, inode, layouts)});
   }
   if ((flags & kPatches) != 0 && patches == 0) reader.MarkBad();
+  if ((flags & kGaps) != 0) run.gaps = DecodeGaps(reader);
   return decoded;
 }
 
@@ -299,7 +327,9 @@ Status BlockMap::CheckRun(const BlockRun& run, uint64_t first, uint64_t size) co
       first + run.count == blocks ? size - (blocks - 1) * block_bytes() : block_bytes();
   if (run.shared && run.last_valid <= limit) return {};
   const uint64_t room = std::min(block_bytes(), run.layout.block_bytes());
-  if (run.last_stored == 0 || run.last_stored > room || run.last_valid > limit ||
+  const uint64_t written = run.last_stored + GapBytes(run.gaps);
+  if (run.last_stored == 0 || run.last_stored > room || written > block_bytes() ||
+      run.last_valid > written || run.last_valid > limit ||
       (run.count > 1 && run.layout.block_bytes() < block_bytes())) {
     return Fail(EBADMSG, "a block map's run from block {} on has blocks of impossible length",
                 first);
@@ -307,6 +337,11 @@ Status BlockMap::CheckRun(const BlockRun& run, uint64_t first, uint64_t size) co
   if (run.shift != 0 && (first != 0 || !IsBeside(run.shift))) {
     return Fail(EBADMSG, "a block map has block {} under the impossible number {}", first,
                 first + run.shift);
+  }
+  const bool has_gaps = !run.gaps.empty();
+  if (has_gaps && (run.count != 1 || run.shift != 0 || !HasGaps(run.write) ||
+                   !ArePossibleGaps(run.gaps, run.last_stored))) {
+    return Fail(EBADMSG, "a block map has impossible gaps in block {}", first);
   }
   TRY(CheckMoved(run, run.count));
   return CheckPatches(run, static_cast<uint32_t>(block_bytes()));

@@ -101,13 +101,35 @@ std::vector<BlockPart> PartsOfStored(const BlockPlace& place, uint64_t first, ui
       offset += extent.length;
     }
   }
+  for (const BlockExtent& zeros : place.gaps) covered.Add(zeros.first, zeros.end());
   for (const auto& gap : covered.GapsWithin(first, end)) {
-    parts.push_back({gap.first, gap.end - gap.first, stripes.front(), gap.first});
+    parts.push_back({gap.first, gap.end - gap.first, stripes.front(),
+                     gap.first - GapBytes(place.gaps, gap.first)});
   }
   return parts;
 }
 
 }  // namespace
+
+std::vector<IntervalSet::Interval> ZerosOf(const BlockPlace& place, uint64_t first, uint64_t end) {
+  std::vector<IntervalSet::Interval> zeros;
+  for (const BlockExtent& gap : place.gaps) {
+    const uint64_t from = std::max<uint64_t>(first + place.skip, gap.first);
+    const uint64_t to = std::min<uint64_t>(end + place.skip, gap.end());
+    if (from < to) zeros.push_back({from - place.skip, to - place.skip});
+  }
+  return zeros;
+}
+
+IntervalSet DataOf(const BlockPlace& place) {
+  IntervalSet data;
+  data.Add(0, place.valid);
+  for (const auto& gap : ZerosOf(place, 0, place.valid)) data.Remove(gap.first, gap.end);
+  for (const BlockPatch& patch : place.patches) {
+    for (const BlockExtent& extent : patch.extents) data.Add(extent.first, extent.end());
+  }
+  return data;
+}
 
 std::vector<BlockPart> PartsOf(const BlockPlace& place, uint64_t first, uint64_t end,
                                IntervalSet covered) {

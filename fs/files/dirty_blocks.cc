@@ -29,8 +29,16 @@ void ForEachPiece(const DirtyBlocks::Sent& sent, const IntervalSet::Interval& pa
     const uint64_t to = std::min(end, part.end);
     if (from < to) use(from, to, offset + from - begin);
   };
-  if (!sent.is_patch()) return piece(0, sent.valid, 0);
   uint64_t offset = 0;
+  if (!sent.is_patch()) {
+    uint64_t begin = 0;
+    for (const BlockExtent& gap : sent.gaps) {
+      piece(begin, std::min(gap.first, sent.valid), offset);
+      offset += gap.first - begin;
+      begin = gap.end();
+    }
+    return piece(begin, sent.valid, offset);
+  }
   for (const BlockPatch::Extent& extent : sent.extents) {
     piece(extent.first, extent.end(), offset);
     offset += extent.length;
@@ -48,6 +56,11 @@ IntervalSet DirtyBlocks::Sent::Bytes() const {
 
 void DirtyBlocks::Sent::CopyTo(const IntervalSet::Interval& part, uint64_t first,
                                MutableBytes out) const {
+  for (const BlockExtent& gap : gaps) {
+    const uint64_t from = std::max<uint64_t>(gap.first, part.first);
+    const uint64_t to = std::min<uint64_t>({gap.end(), part.end, valid});
+    if (from < to) ZeroBytes(out.subspan(from - first, to - from));
+  }
   ForEachPiece(*this, part, [&](uint64_t from, uint64_t to, uint64_t offset) {
     CopyBytes(out.subspan(from - first, to - from), buffer->data().subspan(offset, to - from));
   });
@@ -116,6 +129,7 @@ void DirtyBlocks::Forget(Block& block) {
   DropSent(block);
   block.dirty.reset();
   block.present = {};
+  block.may_have_gaps = false;
 }
 
 void DirtyBlocks::CutTo(uint64_t last, uint64_t bytes) {
@@ -160,6 +174,7 @@ DirtyBlocks::Sent& DirtyBlocks::Send(uint64_t number, Sent sent) {
   block.sent = std::move(sent);
   block.dirty.reset();
   block.present = {};
+  block.may_have_gaps = false;
   in_flight_.push_back(number);
   CheckBlock(block);
   return *block.sent;
@@ -190,6 +205,7 @@ void DirtyBlocks::TakeBack(Block& block, const Sent& sent, StripeLayout layout) 
   }
   block.dirty = std::move(whole);
   block.present.Add(taken);
+  block.may_have_gaps |= !sent.gaps.empty();
   CheckBlock(block);
 }
 
@@ -256,7 +272,7 @@ void DirtyBlocks::CheckBlock(const Block& block) {
   if (!block.sent) return;
   assert(block.sent->buffer);
   if (!block.sent->is_patch()) {
-    assert(block.sent->valid <= block.sent->stored);
+    assert(block.sent->valid <= block.sent->stored + GapBytes(block.sent->gaps));
     return;
   }
   [[maybe_unused]] uint64_t bytes = 0;

@@ -44,6 +44,7 @@ class DirtyBlocks {
     uint32_t stored = 0;
     uint32_t valid = 0;                                  // of a block
     uint64_t shift = 0;                                  // as in BlockPlace
+    std::vector<BlockExtent> gaps;                       // the same; the buffer is without them
     std::vector<BlockPatch::Extent> extents;             // of a patch; none: it is the whole block
     std::unique_ptr<StripeStore::PendingWrite> pending;  // touched under the turn alone
     bool is_durable = false;                             // it is written through
@@ -63,8 +64,10 @@ class DirtyBlocks {
     IntervalSet ours;  // written since the last commit, in this block, whatever layer it is in
     std::shared_ptr<StripeBuffer> dirty;
     IntervalSet present;  // the bytes that `dirty` has: ours, and what was filled in
-    uint64_t age = 0;     // when `dirty` was last written to, in the order of all files'
-    Time written_at{};    // and by the clock
+    // There are zeros in it, perhaps, that nobody has written as such.
+    bool may_have_gaps = false;
+    uint64_t age = 0;   // when `dirty` was last written to, in the order of all files'
+    Time written_at{};  // and by the clock
     std::optional<Sent> sent;
 
     bool HasRoomFor(uint64_t end) const { return dirty && end <= dirty->layout().block_bytes(); }

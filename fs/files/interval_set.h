@@ -46,6 +46,16 @@ class IntervalSet {
     for (const auto& [first, end] : other.intervals_) Add(first, end);
   }
 
+  void Remove(uint64_t first, uint64_t end) {
+    for (const Interval& part : Within(first, end)) {
+      const auto at = std::prev(intervals_.upper_bound(part.first));
+      const Interval whole{at->first, at->second};
+      intervals_.erase(at);
+      if (whole.first < part.first) intervals_.emplace(whole.first, part.first);
+      if (part.end < whole.end) intervals_.emplace(part.end, whole.end);
+    }
+  }
+
   // Takes away everything from `first` on.
   void CutFrom(uint64_t first) {
     intervals_.erase(intervals_.lower_bound(first), intervals_.end());

@@ -49,6 +49,9 @@ Result<std::optional<BlockPlace>> FindStripe(StripeStore& stripes, InodeId id, I
 }
 
 Status ReadBlock(StripeStore& stripes, const BlockPlace& place, uint64_t block, MutableBytes out) {
+  for (const auto& zeros : ZerosOf(place, 0, out.size())) {
+    ZeroBytes(out.subspan(zeros.first, zeros.end - zeros.first));
+  }
   const std::vector<BlockPart> parts = PartsOf(place, 0, out.size());
   std::vector<StripeReadRequest> requests;
   for (const BlockPart& part : parts) {

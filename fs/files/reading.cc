@@ -50,6 +50,21 @@ uint64_t FileReading::LowerEnd(uint64_t block) const {
   return place ? place->valid : 0;
 }
 
+IntervalSet FileReading::LowerData(uint64_t block) const {
+  IntervalSet data;
+  const DirtyBlocks::Block* const open = blocks_.Find(block);
+  const bool is_sent_whole = open && open->sent && !open->sent->is_patch();
+  if (is_sent_whole || !now_.map) {
+    data.Add(0, LowerEnd(block));
+  } else if (const auto place = now_.map->Find(block)) {
+    data = DataOf(*place);
+  }
+  if (!open || !open->sent) return data;
+  for (const BlockExtent& gap : open->sent->gaps) data.Remove(gap.first, gap.end());
+  for (const BlockExtent& extent : open->sent->extents) data.Add(extent.first, extent.end());
+  return data;
+}
+
 StripeLayout FileReading::BlockLayout() {
   const MutexLock lock(mutex_);
   return now_.map ? now_.map->layout() : layout().striped;
@@ -138,6 +153,11 @@ void FileReading::PlanLower(uint64_t block, uint64_t first, const Target& target
   auto place = keepers_.Resolve(*now_.map->Find(block), block, plan.missing_kept);
   if (!place.has_value()) plan.damage = place.error();
   if (!place.has_value() || !*place) return;
+  for (const auto& zeros : ZerosOf(**place, wanted.first, wanted.end)) {
+    for (const auto& gap : covered.GapsWithin(zeros.first, zeros.end)) {
+      ZeroBytes(out.subspan(gap.first - first, gap.end - gap.first));
+    }
+  }
   for (BlockPart& part : PartsOf(**place, wanted.first, wanted.end, covered)) {
     const BlockPlace& stripe = plan.places.emplace_back(std::move(part.stripe));
     const Target piece = PartOf(target, first, part.first, part.size);

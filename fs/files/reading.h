@@ -55,7 +55,8 @@ class FileReading {
   // With mutex_ held, or under the turn.
   FileLayout layout() const;
   uint64_t block_bytes() const;
-  uint64_t LowerEnd(uint64_t block) const;  // of what is below the dirty bytes
+  uint64_t LowerEnd(uint64_t block) const;      // of what is below the dirty bytes
+  IntervalSet LowerData(uint64_t block) const;  // of that, what is in no hole
 
   // Reads pages of the block map: all that are missing for the bytes [first, end). Under the turn.
   Status LoadBytes(uint64_t first, uint64_t end);

@@ -46,7 +46,11 @@ Status FileWriting::Fill(uint64_t block, Form form) {
     const Status status = ReadLower(block, gaps, *open.dirty);
     if (status.ok()) {
       const MutexLock lock(mutex_);
-      for (const auto& gap : gaps) open.present.Add(gap.first, gap.end);
+      const IntervalSet data = LowerData(block);
+      for (const auto& gap : gaps) {
+        open.may_have_gaps |= !data.Covers(gap.first, gap.end);
+        open.present.Add(gap.first, gap.end);
+      }
       continue;
     }
     ++attempt;
@@ -104,8 +108,19 @@ StripeLayout FileWriting::LayoutToSend(uint64_t block) const {
   return small ? whole.small() : now_.map->layout();
 }
 
+// What of a block, which is stored as a whole, its stripe needs not have. Only those blocks are
+// looked through that have been zeroed, or were not written everywhere.
+std::optional<ZerosOfBlock> FileWriting::ZerosToLeaveOut(uint64_t block,
+                                                         const DirtyBlocks::Block& open,
+                                                         Form form) const {
+  if (!open.may_have_gaps || LayoutToSend(block) != now_.map->layout()) return std::nullopt;
+  if (form == Form::kPatchIfSmall && PatchFor(block, open)) return std::nullopt;
+  return FindZeros(open.dirty->data().first(open.present.end()));
+}
+
 // The dirty bytes of the block, which Fill() has completed in this form.
-DirtyBlocks::Sent FileWriting::MakeSent(uint64_t block, const DirtyBlocks::Block& open, Form form) {
+DirtyBlocks::Sent FileWriting::MakeSent(uint64_t block, const DirtyBlocks::Block& open, Form form,
+                                        std::optional<ZerosOfBlock> zeros) {
   DirtyBlocks::Sent sent{.age = open.age, .written_at = open.written_at};
   sent.write = NextWriteId(block);
   StripeLayout layout = LayoutToSend(block);
@@ -122,6 +137,7 @@ DirtyBlocks::Sent FileWriting::MakeSent(uint64_t block, const DirtyBlocks::Block
     }
     sent.stored = sent.valid = static_cast<uint32_t>(open.present.end());
     sent.buffer = open.dirty;
+    if (zeros) LeaveOut(*std::move(zeros), open, sent);
     if (sent.buffer->layout() == layout) return sent;
     sent.buffer = context_.memory.Allocate(layout);
     CopyBytes(sent.buffer->data(), dirty.first(sent.stored));
@@ -139,6 +155,34 @@ DirtyBlocks::Sent FileWriting::MakeSent(uint64_t block, const DirtyBlocks::Block
   return sent;
 }
 
+// Of a block that is not all zeros, and is stored as a whole.
+void FileWriting::LeaveOut(ZerosOfBlock zeros, const DirtyBlocks::Block& open,
+                           DirtyBlocks::Sent& sent) {
+  const Bytes dirty = open.dirty->data();
+  if (zeros.end < sent.valid) {
+    const MutexLock lock(mutex_);
+    open.dirty->sums().Cut(zeros.end, UINT64_MAX, dirty);
+  }
+  sent.stored = sent.valid = zeros.end;
+  if (zeros.gaps.empty() || !MayHaveGaps(context_.cluster)) return;
+  sent.buffer = context_.memory.Allocate(now_.map->layout());
+  sent.gaps = std::move(zeros.gaps);
+  sent.write = WithGaps(sent.write);
+  uint32_t begin = 0;
+  sent.stored = 0;
+  const auto add = [&](uint32_t end) {
+    CopyBytes(sent.buffer->data().subspan(sent.stored, end - begin),
+              dirty.subspan(begin, end - begin));
+    sent.buffer->sums().AddCopied(open.dirty->sums(), dirty, begin, end, sent.stored);
+    sent.stored += end - begin;
+  };
+  for (const BlockExtent& gap : sent.gaps) {
+    add(gap.first);
+    begin = gap.end();
+  }
+  add(sent.valid);
+}
+
 Status FileWriting::SendBlock(uint64_t block, Form form, Durability durability) {
   if (auto* const prepared = TRY(PrepareBlock(block, form, durability))) prepared->Send();
   return {};
@@ -149,9 +193,19 @@ Result<StripeStore::PendingWrite*> FileWriting::PrepareBlock(uint64_t block, For
   EnsureMap();
   TRY(Fill(block, form));
   EnsureMap();  // another host may have made it small meanwhile
-  const DirtyBlocks::Block* const open = blocks_.Find(block);
+  DirtyBlocks::Block* const open = blocks_.Find(block);
   if (!open || !open->dirty) return nullptr;
-  DirtyBlocks::Sent made = MakeSent(block, *open, form);
+  auto zeros = ZerosToLeaveOut(block, *open, form);
+  if (zeros && zeros->end == 0) {
+    std::vector<DirtyBlocks::Sent> dropped;
+    const MutexLock lock(mutex_);
+    MakeHoles(block, block + 1);
+    blocks_.Forget(*open);
+    ++generation_;
+    dropped = blocks_.TakeDropped();
+    return nullptr;
+  }
+  DirtyBlocks::Sent made = MakeSent(block, *open, form, std::move(zeros));
   const StripeId id{id_, block + made.shift, made.write};
   const std::shared_ptr<StripeBuffer> buffer = made.buffer;
   const uint32_t length = made.stored;
@@ -209,7 +263,8 @@ void FileWriting::FinishBlock(uint64_t block) {
            .layout = sent.buffer->layout(),
            .place = *std::move(stored),
            .stored = sent.stored,
-           .valid = sent.valid};
+           .valid = sent.valid,
+           .gaps = std::move(sent.gaps)};
   }
   if (before) {
     std::vector<BlockMap::Piece> gone = BlockMap::PiecesOf(block, *before);

@@ -59,9 +59,10 @@ class Summing {
   };
 
   Status TakeStored() {
-    // A block that was cut, is a part of one, or has patches, is read.
+    // A block that was cut, is a part of one, or has patches or gaps, is read.
     const auto is_as_written = [](const BlockPlace& place) {
-      return place.valid == place.stored && place.skip == 0 && place.patches.empty();
+      return place.valid == place.stored && place.skip == 0 && place.patches.empty() &&
+             place.gaps.empty();
     };
     std::vector<StripePart> parts;
     for (const Stored& one : stored_) {

@@ -249,15 +249,16 @@ Status FileWriting::ZeroInBlock(uint64_t block, uint64_t first, uint64_t end,
   std::vector<DirtyBlocks::Sent> dropped;
   const MutexLock lock(mutex_);
   DirtyBlocks::Block& open = BlockAt(block);
-  const uint64_t lower_end = LowerEnd(block);
-  const bool is_all = (lower_end == 0 || (first == 0 && lower_end <= end)) &&
-                      open.present.Within(0, first).empty() && open.present.end() <= end;
-  const uint64_t written_end = std::min(end, std::max(lower_end, open.present.end()));
+  IntervalSet data = LowerData(block);
+  data.Add(open.present);
+  const uint64_t written_end = std::min(end, data.end());
+  const bool is_all = data.Within(0, first).empty() && data.end() <= end;
   if (is_all && now_.map) {
     MakeHoles(block, block + 1);
     blocks_.Forget(open);
-  } else if (written_end > first) {
+  } else if (!data.Within(first, end).empty()) {
     ZeroBytes(RoomFor(block, first, written_end, room));
+    open.may_have_gaps = true;
   }
   open.ours.Add(first, end);
   grown_to_ = std::max(grown_to_, std::min(now_.size, block * block_bytes() + end));
@@ -312,14 +313,7 @@ Result<FileWriting::Extent> FileWriting::ExtentAt(uint64_t offset) {
   if (stores_something) TRY(LoadBytes(offset, offset + 1));
   const MutexLock lock(mutex_);
   const auto open = blocks_.all().lower_bound(block);
-  if (open != blocks_.all().end() && open->first == block) {
-    const uint64_t lower_end = LowerEnd(block);
-    if (first < lower_end) return Extent{true, block * bytes + lower_end};
-    const auto parts = open->second.present.Within(first, bytes);
-    if (parts.empty()) return Extent{false, (block + 1) * bytes};
-    const bool here = parts.front().first == first;
-    return Extent{here, block * bytes + (here ? parts.front().end : parts.front().first)};
-  }
+  if (open != blocks_.all().end() && open->first == block) return ExtentIn(block, first);
   const uint64_t next_open = open == blocks_.all().end() ? UINT64_MAX / bytes : open->first;
   if (!now_.map) {
     const uint64_t there = now_.inline_data.size();
@@ -330,8 +324,38 @@ Result<FileWriting::Extent> FileWriting::ExtentAt(uint64_t offset) {
   const uint64_t end = std::min(span.end, next_open);
   if (span.hole) return Extent{false, end * bytes};
   if (block + 1 < end) return Extent{true, (end - 1) * bytes};  // all but the last are full
-  const uint64_t valid = LowerEnd(block);
-  return first < valid ? Extent{true, block * bytes + valid} : Extent{false, end * bytes};
+  return ExtentIn(block, first);
+}
+
+// From byte `first` of the block on.
+FileWriting::Extent FileWriting::ExtentIn(uint64_t block, uint64_t first) const {
+  const uint64_t begin = block * block_bytes();
+  IntervalSet data = LowerData(block);
+  const DirtyBlocks::Block* const open = blocks_.Find(block);
+  if (open && open->dirty) {
+    data.Add(open->present);
+    for (const auto& part : ZerosOf(*open)) data.Remove(part.first, part.end);
+  }
+  const auto parts = data.Within(first, block_bytes());
+  if (parts.empty()) return {false, begin + block_bytes()};
+  const bool is_here = parts.front().first == first;
+  return {is_here, begin + (is_here ? parts.front().end : parts.front().first)};
+}
+
+// The holes in what is dirty of a block.
+std::vector<IntervalSet::Interval> FileWriting::ZerosOf(const DirtyBlocks::Block& open) {
+  std::vector<IntervalSet::Interval> holes;
+  if (!open.may_have_gaps) return holes;
+  for (const auto& part : open.present.Within(0, UINT64_MAX)) {
+    const uint64_t begin = (part.first + kGapUnit - 1) / kGapUnit * kGapUnit;
+    if (begin >= part.end) continue;
+    const ZerosOfBlock zeros = FindZeros(open.dirty->data().subspan(begin, part.end - begin));
+    for (const BlockExtent& gap : zeros.gaps) {
+      holes.push_back({begin + gap.first, begin + gap.end()});
+    }
+    holes.push_back({begin + zeros.end, part.end});
+  }
+  return holes;
 }
 
 Result<uint64_t> FileWriting::Seek(uint64_t offset, OpenFile::Contents contents) {

@@ -105,8 +105,14 @@ class FileWriting : public FileReading {
     uint64_t end = 0;
   };
   Result<Extent> ExtentAt(uint64_t offset);
+  Extent ExtentIn(uint64_t block, uint64_t first) const;
+  static std::vector<IntervalSet::Interval> ZerosOf(const DirtyBlocks::Block& open);
   Result<uint64_t> CountHoleBytes(uint64_t offset, uint64_t end);
-  DirtyBlocks::Sent MakeSent(uint64_t block, const DirtyBlocks::Block& open, Form form);
+  DirtyBlocks::Sent MakeSent(uint64_t block, const DirtyBlocks::Block& open, Form form,
+                             std::optional<ZerosOfBlock> zeros);
+  void LeaveOut(ZerosOfBlock zeros, const DirtyBlocks::Block& open, DirtyBlocks::Sent& sent);
+  std::optional<ZerosOfBlock> ZerosToLeaveOut(uint64_t block, const DirtyBlocks::Block& open,
+                                              Form form) const;
 
   // With mutex_ held, or under the turn.
   StripeLayout LayoutFor(uint64_t block, uint64_t end) const;

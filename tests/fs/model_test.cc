@@ -16,6 +16,7 @@
 #include <set>
 #include <vector>
 
+#include "cluster/map/features.h"
 #include "fs/files/copy_range.h"
 #include "tests/fs/fs_test_base.h"
 #include "tests/support/file_page_sums.h"
@@ -55,7 +56,9 @@ class Model {
         Names names = Names::kAtOnce)
       : sim_(seed), machines_(sim_, options), names_(names) {
     SetLogLevel(LogLevel::kWarn);
-    EXPECT_OK(machines_.Format());
+    std::vector<Feature> features;
+    if (seed % 3 != 0) features.push_back(NewFeature(kGapsFeature));
+    EXPECT_OK(machines_.Format({.features = std::move(features)}));
     for (int i = 0; i < 2; ++i) {
       hosts_[i].cluster = *machines_.Open();
       if (i == 0) {

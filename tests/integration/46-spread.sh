@@ -10,6 +10,7 @@ cluster_up spread --layout 4+2 --drives 8 --mount "$mount"
 names=1500
 
 check "a new cluster says that directories may grow" says 0 "^features .*grown-directories" status "$config"
+check "and uses all that new clusters do" says 0 "^the cluster uses all that new clusters do" upgrade "$config"
 check "what is not there is not spread" says 1 "/flat" spread "$config" /flat
 mkdir "$mount/flat" || give_up "the directory cannot be made"
 for ((i = 0; i < names; i++)); do echo "$i" >"$mount/flat/$i"; done || give_up "the files cannot be written"

@@ -240,7 +240,7 @@ def test_holes_are_punched_and_ranges_zeroed():
         fails_with(errno.EOPNOTSUPP, fallocate, file.fileno(), COLLAPSE_RANGE, 0, 4096)
         fails_with(errno.EOPNOTSUPP, fallocate, file.fileno(), INSERT_RANGE, 0, 4096)
         fails_with(errno.EINVAL, fallocate, file.fileno(), 0, 0, 0)
-    assert os.stat("f").st_blocks * 512 < blocks * 512 - (3 << 20), "a hole takes space"
+    assert os.stat("f").st_blocks * 512 < blocks * 512 - (11 << 20), "a hole takes space"
     assert read("f") == data
     with open("f", "rb") as file:
         fails_with(errno.EBADF, fallocate, file.fileno(), 0, 0, 4096)
@@ -274,6 +274,33 @@ def test_seeking_finds_data_and_holes():
     write("full", b"x" * 10)
     with open("full", "rb") as file:
         assert file.seek(3, os.SEEK_DATA) == 3 and file.seek(3, os.SEEK_HOLE) == 10
+
+
+def test_a_hole_in_the_middle_of_a_block_is_found_and_takes_no_space():
+    data = bytearray(random.randbytes(4 << 20))
+    write("f", data)
+    first, end = 1_000_000, 2_000_000
+    in_pages = [(first + 4095) // 4096 * 4096, end // 4096 * 4096]
+    def found(fd):
+        return [os.lseek(fd, 0, os.SEEK_HOLE), os.lseek(fd, in_pages[0], os.SEEK_DATA)]
+    with open("f", "r+b", buffering=0) as file:
+        fallocate(file.fileno(), PUNCH_HOLE | KEEP_SIZE, first, end - first)
+        data[first:end] = bytes(end - first)
+        assert found(file.fileno()) == in_pages, "before it is committed"
+        os.fsync(file.fileno())
+        assert found(file.fileno()) == in_pages, found(file.fileno())
+    assert os.stat("f").st_blocks * 512 == len(data) - (in_pages[1] - in_pages[0])
+    assert read("f") == data
+    with open("f", "r+b", buffering=0) as file:
+        os.pwrite(file.fileno(), b"in the hole", 1_500_000)
+    data[1_500_000:1_500_011] = b"in the hole"
+    assert read("f") == data
+    # What was written here and there takes what was written.
+    with open("g", "wb", buffering=0) as file:
+        for at in range(0, 16 << 20, 1 << 20):
+            os.pwrite(file.fileno(), b"x" * 4096, at)
+    assert os.stat("g").st_blocks * 512 == 16 * 4096, os.stat("g").st_blocks
+    assert read("g") == (b"x" * 4096 + bytes((1 << 20) - 4096)) * 15 + b"x" * 4096
 
 
 def test_ranges_are_copied_from_file_to_file():
@@ -320,7 +347,7 @@ def test_sparse_files_stay_sparse_in_copies_and_archives():
         file.write(b"end")
     os.truncate("f", 50 << 20)
     stored = os.stat("f").st_blocks * 512
-    assert stored < 10 << 20
+    assert stored <= 2 * 4096, stored
     copies = {
         "auto": ["cp", "--sparse=auto", "f", "auto"],
         "always": ["cp", "--sparse=always", "f", "always"],
@@ -333,7 +360,7 @@ def test_sparse_files_stay_sparse_in_copies_and_archives():
         subprocess.check_call(command)
         subprocess.check_call(["cmp", "f", name])
         takes = os.stat(name).st_blocks * 512
-        assert takes <= (8 << 20 if name == "dug" else stored), f"{name} takes {takes} bytes, the file {stored}"
+        assert takes <= stored, f"{name} takes {takes} bytes, the file {stored}"
     assert subprocess.run(["cp", "--reflink=always", "f", "shared"], stderr=subprocess.DEVNULL).returncode != 0
 
 

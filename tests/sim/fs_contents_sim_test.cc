@@ -128,9 +128,10 @@ class Storm {
   void Prepare() {
     const bool beside = seed_ % 4 != 0;
     if (beside) machines_.config().inline_limit = static_cast<uint32_t>(seed_ * 977 % 4096);
-    const Feature feature = NewFeature(kContentsBesideFeature);
-    Require(machines_.Format({.features = beside ? std::vector{feature} : std::vector<Feature>()}),
-            "format");
+    std::vector<Feature> features;
+    if (beside) features.push_back(NewFeature(kContentsBesideFeature));
+    if (sim_.Chance(0.7)) features.push_back(NewFeature(kGapsFeature));
+    Require(machines_.Format({.features = std::move(features)}), "format");
     {
       const auto cluster = machines_.Open();
       if (!cluster.has_value()) return Complain("a new cluster cannot be opened");

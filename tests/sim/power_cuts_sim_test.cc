@@ -428,9 +428,10 @@ class PowerCut {
                bool uses_packs = false) {
     const bool beside = sim_.Chance(0.5);
     if (beside) machines_.config().inline_limit = 16;
-    const Feature feature = NewFeature(kContentsBesideFeature);
-    if (!Check(machines_.Format(
-            {.features = beside ? std::vector{feature} : std::vector<Feature>()}))) {
+    std::vector<Feature> features;
+    if (beside) features.push_back(NewFeature(kContentsBesideFeature));
+    if (sim_.Chance(0.7)) features.push_back(NewFeature(kGapsFeature));
+    if (!Check(machines_.Format({.features = std::move(features)}))) {
       return;
     }
     auto cluster = machines_.Open();

@@ -7,6 +7,8 @@
 #include <algorithm>
 
 #include "base/coding.h"
+#include "cluster/map/features.h"
+#include "cluster/membership/epoch_change.h"
 #include "cluster/membership/rebuild.h"
 #include "tests/fs/fs_test_base.h"
 #include "upkeep/collector.h"
@@ -570,6 +572,42 @@ TEST_F(LostInodesTest, ACopyOfTheInodeThatIsLeftSaysMore) {
   MakeLate(LoseInode(small, 1));
   ASSERT_OK(Recover(small, "/small"));
   EXPECT_EQ(ContentsNow("/small"), "in the inode");
+}
+
+// What a stripe leaves out of its block only the map knows.
+TEST_F(LostInodesTest, ABlockWithGapsIsBroughtBackWithTheMapAndNotWithoutIt) {
+  ASSERT_OK(UseFeature(*host_.cluster, kGapsFeature));
+  fs_ = (host_ = NewHost()).fs.get();
+  std::string contents = Pattern(1, 2 * kTestBlock);
+  const auto make = [&](std::string_view name) {
+    const InodeId id = Make(name, contents);
+    auto file = fs_->Open(id, FileSystem::Access::kWrite);
+    EXPECT_OK(file);
+    EXPECT_OK((*file)->Zero(8192, 32768, OpenFile::Size::kStays));
+    EXPECT_OK((*file)->Close());
+    EXPECT_EQ(InodeOf(id).map->Find(0)->gaps.size(), 1u);
+    return id;
+  };
+  const InodeId with_copy = make("a");
+  const InodeId without = make("b");
+  ASSERT_OK(SweepRegisters(**machines_.Open()));
+  LoseInode(without);
+  MakeLate(LoseInode(with_copy, 1));
+  const auto recovered = Recover(with_copy, "/a again");
+  ASSERT_OK(recovered);
+  EXPECT_THAT(recovered->lost, IsEmpty());
+  std::string punched = contents;
+  punched.replace(8192, 32768, 32768, '\0');
+  EXPECT_TRUE(ContentsNow("/a again") == punched);
+  // Here there may be an older write of it.
+  const auto guessed = Recover(without, "/b again");
+  ASSERT_OK(guessed);
+  ASSERT_THAT(guessed->lost, SizeIs(1));
+  EXPECT_THAT(guessed->lost.front(), HasSubstr("it had holes, and nothing says where"));
+  const std::string now = ContentsNow("/b again");
+  EXPECT_TRUE(now.substr(kTestBlock) == contents.substr(kTestBlock));
+  EXPECT_TRUE(now.substr(0, kTestBlock) == std::string(kTestBlock, '\0') ||
+              now.substr(0, kTestBlock) == contents.substr(0, kTestBlock));
 }
 
 TEST_F(LostInodesTest, ADirectoryIsThereAgainWithWhatIsInIt) {

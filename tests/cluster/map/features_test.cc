@@ -38,6 +38,20 @@ TEST(Features, WhatThisVersionKnowsIsNamedInOrder) {
   }
 }
 
+TEST(Features, AnOlderClusterLacksWhatANewOneHas) {
+  const std::vector<Feature> all = FeaturesOfNewCluster(false);
+  EXPECT_TRUE(std::ranges::is_sorted(all, {}, &Feature::name)) << "as a map has them";
+  EXPECT_TRUE(UsesFeature(all, kContentsBesideFeature));
+  EXPECT_FALSE(UsesFeature(FeaturesOfNewCluster(true), kContentsBesideFeature));
+  EXPECT_EQ(FeaturesToUse({}, false), all);
+  EXPECT_TRUE(FeaturesToUse(all, false).empty());
+  std::vector<Feature> some = all;
+  some.erase(some.begin());
+  some.push_back({"unknown", kMay, "x"});
+  EXPECT_EQ(FeaturesToUse(some, false), std::vector<Feature>{all.front()});
+  EXPECT_TRUE(FeaturesToUse(some, true).empty());
+}
+
 TEST(Features, OneThatMustBeUnderstoodIsRefusedByItsName) {
   const Status refused = CheckFeatures("home", {{"made-up", kMust, "x"}, {"z", kMay, ""}});
   EXPECT_EQ(refused.code(), ENOTSUP);

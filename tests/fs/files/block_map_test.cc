@@ -191,6 +191,55 @@ TEST(BlockMapTest, ContentsBesideTheInodeHaveANumberOfTheirOwn) {
   EXPECT_EQ(BlockMap::Decode(Encoded(map), 5, 2 * kBlock)->Find(0), beside);
 }
 
+TEST(BlockMapTest, ABlockWithGapsIsARunOfItsOwn) {
+  BlockMap map(kLayout);
+  map.Resize(3 * kBlock);
+  BlockPlace place = PlaceOf(1);
+  for (uint64_t block = 0; block < 3; ++block) map.Set(block, place);
+  EXPECT_EQ(map.runs().size(), 1u);
+  place.write = WithGaps(place.write);
+  EXPECT_TRUE(HasGaps(place.write));
+  EXPECT_FALSE(HasGaps(PlaceOf(1).write));
+  EXPECT_EQ(TimeOf(place.write), TimeOf(PlaceOf(1).write));
+  place.gaps = {{0, 8192}, {40960, 65536}};
+  place.stored = kBlock - 8192 - 65536;
+  map.Set(1, place);
+  EXPECT_EQ(map.runs().size(), 3u);
+  EXPECT_EQ(map.StoredBytes(), 3 * kBlock - 8192 - 65536);
+  const std::string bytes = Encoded(map);
+  const std::string run =
+      "0101"
+      "01010101010101010101010101010101"
+      "00000001"
+      "00"
+      "808008808008";
+  const std::string with_gaps =
+      "4101"
+      "01010101010101010101010181010101"
+      "00000001"
+      "00"
+      "80c003808008";
+  EXPECT_EQ(Hex(AsBytes(bytes)), "000102010001000003" + run + with_gaps + "0200020810" + run);
+  const auto again = BlockMap::Decode(bytes, 5, 3 * kBlock);
+  ASSERT_OK(again);
+  EXPECT_EQ(*again, map);
+  EXPECT_EQ(again->Find(1), place);
+  EXPECT_TRUE(map.NotIn(*again).blocks.empty());
+  // A truncation within a gap counts what is before it.
+  BlockMap cut = map;
+  cut.Resize(kBlock + 50000);
+  EXPECT_EQ(cut.StoredBytes(), kBlock + 40960 - 8192);
+  EXPECT_EQ(BlockMap::Decode(Encoded(cut), 5, kBlock + 50000)->Find(1), cut.Find(1));
+  // None; too many; nothing behind the last; one behind the end; not what a write id says.
+  for (const char* wrong : {"00", "41", "010c14", "01ff7f02", "0210020001", "0100ffffffffff7f"}) {
+    const std::string text = "000102010001000002" + run + with_gaps + wrong;
+    EXPECT_FAILS(BlockMap::Decode(Unhex(text), 5, 2 * kBlock), EBADMSG) << wrong;
+  }
+  place.write = PlaceOf(1).write;
+  map.Set(1, place);
+  EXPECT_FAILS(BlockMap::Decode(Encoded(map), 5, 3 * kBlock), EBADMSG);
+}
+
 // What is read of a part of a block, with patches over the block and bytes that are in memory.
 TEST(BlockPlaceTest, PartsOfAPartAreThoseOfTheBlock) {
   BlockPlace place = PlaceOf(1, 5000);

@@ -528,6 +528,67 @@ TEST_F(ContentsBesideTest, AnEpochMayBeginMeanwhile) {
   ExpectNothingIsWrong();
 }
 
+// A cluster that an earlier version has formatted, and hosts that are at work in it while it comes
+// to use what new ones do.
+class UpgradeTest : public ContentsBesideTest {
+ protected:
+  UpgradeTest() { format_.features.clear(); }
+
+  bool IsBesideInode(InodeId id) {
+    const auto& map = InodeOf(id).map;
+    return map && IsBeside(map->Find(0)->IdOf(0).block);
+  }
+};
+
+TEST_F(UpgradeTest, WhoIsAtWorkGoesOnAndUsesIt) {
+  const std::string small = Pattern(1, kSmall);
+  Host other = NewHost();
+  const InodeId before = Make("before", small);
+  EXPECT_FALSE(IsBesideInode(before));
+  const uint64_t block = StripeLayout{4, 2, 64 << 10}.block_bytes();
+  const std::string large = Pattern(2, block);
+  const InodeId punched = Make("punched", large);
+  auto open = fs_->Create(kRootInode, "open", {});
+  ASSERT_OK(open);
+  ASSERT_OK((*open)->Write(0, AsBytes(small)));
+  auto theirs = other->Open(before, FileSystem::Access::kWrite);
+  ASSERT_OK(theirs);
+  ASSERT_OK((*theirs)->Write(5, AsBytes("theirs")));
+  {
+    auto admin = machines_.Open();
+    ASSERT_OK(admin);
+    ASSERT_OK(UseFeatures(**admin, FeaturesToUse((*admin)->map().features, false)));
+    EXPECT_TRUE(FeaturesToUse((*admin)->map().features, false).empty());
+    const Epoch epoch = (*admin)->map().epoch;
+    ASSERT_OK(UseFeatures(**admin, FeaturesOfNewCluster(false)));
+    EXPECT_EQ((*admin)->map().epoch, epoch) << "once is enough";
+  }
+  ASSERT_OK((*open)->Close());
+  ASSERT_OK((*theirs)->Close());
+  ASSERT_EQ(host_.cluster->map().features, FeaturesOfNewCluster(false));
+  const InodeId after = Make("after", small);
+  EXPECT_TRUE(IsBesideInode(after));
+  {
+    auto file = fs_->Open(punched, FileSystem::Access::kWrite);
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Zero(block / 4, block / 2, OpenFile::Size::kStays));
+    ASSERT_OK((*file)->Close());
+  }
+  EXPECT_EQ(fs_->Resolve("/punched")->stored_bytes, block / 2);
+  Host third = NewHost();
+  std::string changed = small;
+  changed.replace(5, 6, "theirs");
+  std::string zeroed = large;
+  zeroed.replace(block / 4, block / 2, block / 2, '\0');
+  for (FileSystem* fs : {fs_, other.fs.get(), third.fs.get()}) {
+    EXPECT_TRUE(Contents("/before", fs) == changed);
+    EXPECT_TRUE(Contents("/open", fs) == small);
+    EXPECT_TRUE(Contents("/after", fs) == small);
+    EXPECT_TRUE(Contents("/punched", fs) == zeroed);
+  }
+  ExpectNothingIsWrong();
+}
+
 // A layout that survives more than names do keeps its copies.
 TEST_F(ContentsBesideTest, AreNotForALayoutThatSurvivesMore) {
   const InodeId directory = MakeDirectory("safe");
