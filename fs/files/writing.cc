@@ -334,7 +334,7 @@ FileWriting::Extent FileWriting::ExtentIn(uint64_t block, uint64_t first) const 
   const DirtyBlocks::Block* const open = blocks_.Find(block);
   if (open && open->dirty) {
     data.Add(open->present);
-    for (const auto& part : ZerosOf(*open)) data.Remove(part.first, part.end);
+    for (const auto& part : ZerosOf(*open, data.end())) data.Remove(part.first, part.end);
   }
   const auto parts = data.Within(first, block_bytes());
   if (parts.empty()) return {false, begin + block_bytes()};
@@ -342,18 +342,21 @@ FileWriting::Extent FileWriting::ExtentIn(uint64_t block, uint64_t first) const 
   return {is_here, begin + (is_here ? parts.front().end : parts.front().first)};
 }
 
-// The holes in what is dirty of a block.
-std::vector<IntervalSet::Interval> FileWriting::ZerosOf(const DirtyBlocks::Block& open) {
+// The holes in what is dirty of a block, of which there is something up to `end`: as they are going
+// to be stored.
+std::vector<IntervalSet::Interval> FileWriting::ZerosOf(const DirtyBlocks::Block& open,
+                                                        uint64_t end) {
   std::vector<IntervalSet::Interval> holes;
   if (!open.may_have_gaps) return holes;
   for (const auto& part : open.present.Within(0, UINT64_MAX)) {
     const uint64_t begin = (part.first + kGapUnit - 1) / kGapUnit * kGapUnit;
-    if (begin >= part.end) continue;
-    const ZerosOfBlock zeros = FindZeros(open.dirty->data().subspan(begin, part.end - begin));
+    const uint64_t until = part.end == end ? end : part.end / kGapUnit * kGapUnit;
+    if (begin >= until) continue;
+    const ZerosOfBlock zeros = FindZeros(open.dirty->data().subspan(begin, until - begin));
     for (const BlockExtent& gap : zeros.gaps) {
       holes.push_back({begin + gap.first, begin + gap.end()});
     }
-    holes.push_back({begin + zeros.end, part.end});
+    holes.push_back({begin + zeros.end, until});
   }
   return holes;
 }

@@ -106,7 +106,7 @@ class FileWriting : public FileReading {
   };
   Result<Extent> ExtentAt(uint64_t offset);
   Extent ExtentIn(uint64_t block, uint64_t first) const;
-  static std::vector<IntervalSet::Interval> ZerosOf(const DirtyBlocks::Block& open);
+  static std::vector<IntervalSet::Interval> ZerosOf(const DirtyBlocks::Block& open, uint64_t end);
   Result<uint64_t> CountHoleBytes(uint64_t offset, uint64_t end);
   DirtyBlocks::Sent MakeSent(uint64_t block, const DirtyBlocks::Block& open, Form form,
                              std::optional<ZerosOfBlock> zeros);

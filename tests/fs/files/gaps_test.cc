@@ -257,7 +257,7 @@ TEST_F(GapsTest, AHoleInTheMiddleOfABlockTakesNoSpaceAndIsFound) {
 TEST_F(GapsTest, AHoleIsFoundAtOnceAndNotOnlyWhenItIsCommitted) {
   Make("file", Pattern(1, 2 * kTestBlock));
   auto file = Open("/file");
-  ASSERT_OK(file->Zero(2 * kUnit, 6 * kUnit, Size::kStays));
+  ASSERT_OK(file->Zero(2 * kUnit - 5, 6 * kUnit + 10, Size::kStays));
   EXPECT_EQ(DataOf(*file), fmt::format("0-{} {}-{}", 2 * kUnit, 8 * kUnit, 2 * kTestBlock));
   ASSERT_OK(file->Write(4 * kUnit, AsBytes("x")));
   EXPECT_EQ(DataOf(*file), fmt::format("0-{} {}-{} {}-{}", 2 * kUnit, 4 * kUnit, 5 * kUnit,

@@ -188,7 +188,7 @@ TEST_F(HolesTest, TheLargestFileIsPunchedAndSearchedAsQuicklyAsAnother) {
   const uint64_t last_block = (kMaxFileBytes - 10) / kTestBlock * kTestBlock;
   EXPECT_EQ(*it.Seek((1 << 30) + 9, Contents::kData), last_block);
   ASSERT_OK(it.Zero(1, kMaxFileBytes - 100, Size::kStays));
-  EXPECT_EQ(*it.Seek(1, Contents::kData), kMaxFileBytes - 99);
+  EXPECT_EQ(*it.Seek(1, Contents::kData), (kMaxFileBytes - 99) / 4096 * 4096);
   ASSERT_OK(it.Close());
   EXPECT_EQ(ReadAll(*Open("/file"), kMaxFileBytes - 10), std::string("the end\0\0\0", 10));
 }
