@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -9,6 +10,7 @@
 #include "base/try.h"
 #include "fs/posix_stat.h"
 #include "fuse/directory_positions.h"
+#include "fuse/listed_names.h"
 #include "fuse/requests.h"
 #include "fuse/virtual_files.h"
 
@@ -43,6 +45,7 @@ struct DirectoryHandle {
   Mutex mutex;
   DirectoryPositions positions GUARDED_BY(mutex);
   Pace pace GUARDED_BY(mutex);
+  ListedNames listed GUARDED_BY(mutex);
 };
 
 DirectoryHandle& DirectoryOf(const fuse_file_info* info) {
@@ -75,6 +78,7 @@ class Listing {
     // name.
     fuse_entry_param param{};
     if (entry.attributes.has_value()) {
+      has_attributes_ = true;
       const MountOptions& options = mount_.options();
       param = EntryOf(mount_, *entry.attributes);
       param.entry_timeout = SecondsOf(options.name_age);
@@ -92,6 +96,7 @@ class Listing {
   }
 
   bool empty() const { return used_ == 0; }
+  bool has_attributes() const { return has_attributes_; }  // of some entry
   // The few entries that would still fit are not worth another round trip.
   bool full_enough() const { return used_ >= buffer_.size() / 2; }
   void Reply() { fuse_reply_buf(request_, reinterpret_cast<const char*>(buffer_.data()), used_); }
@@ -102,6 +107,7 @@ class Listing {
   Buffer buffer_;
   const bool with_attributes_;
   size_t used_ = 0;
+  bool has_attributes_ = false;
 };
 
 // Adds "." and "..", or what `position` leaves of them. False: the listing is full.
@@ -152,6 +158,23 @@ Result<std::string> FindPlace(FileSystem& fs, InodeId directory,
   }
 }
 
+// Adds names that were just listed here, without attributes. How many there were.
+size_t AddListed(Mount& mount, uint64_t position, size_t wanted, DirectoryHandle& handle,
+                 Listing& listing) REQUIRES(handle.mutex) {
+  const auto changes = mount.NameChanges();
+  if (!changes) return 0;
+  const Time since = mount.runtime().Now() - mount.options().name_age;
+  const auto names =
+      handle.listed.After(position, std::min(wanted, listing.room()), since, *changes);
+  size_t added = 0;
+  for (const ListedNames::Name& name : names) {
+    if (!listing.Add({name.name, name.inode, name.kind, {}}, position + added + 1)) break;
+    ++added;
+  }
+  handle.pace.End(position + added);
+  return added;
+}
+
 Status List(Mount& mount, InodeId directory, uint64_t position, bool with_attributes,
             DirectoryHandle& handle, Listing& listing) {
   FileSystem& fs = mount.file_system();
@@ -159,30 +182,44 @@ Status List(Mount& mount, InodeId directory, uint64_t position, bool with_attrib
   size_t wanted = 0;
   {
     const MutexLock lock(handle.mutex);
-    if (position == DirectoryPositions::kStart) handle.positions.Begin();
+    if (position == DirectoryPositions::kStart) {
+      handle.positions.Begin();
+      handle.listed.Clear();
+    }
     if (!handle.positions.Knows(position)) {
       return Fail(EINVAL, "position {} was never handed out", position);
     }
     resume = handle.positions.At(position);
     wanted = handle.pace.Begin(position);
+    if (AddListed(mount, position, wanted, handle, listing) > 0) return {};
   }
   std::string after = TRY(FindPlace(fs, directory, resume));
   if (!TRY(AddDots(mount, directory, position, listing))) return {};
   for (;;) {
     // Fetches attributes only for the entries that this answer has room for. Older ones would
     // mislead the kernel about files that are being written.
-    const std::vector<DirectoryEntry> entries =
+    const Time asked_at = mount.runtime().Now();
+    const auto changes = mount.NameChanges();
+    std::vector<DirectoryEntry> entries =
         IsVirtual(directory)
             ? ListVirtual(after)
             : TRY(fs.ReadDirectory(directory, after, std::min(wanted, listing.room()),
                                    with_attributes));
     if (entries.empty()) return {};
     const MutexLock lock(handle.mutex);
-    for (const DirectoryEntry& entry : entries) {
+    for (DirectoryEntry& entry : entries) {
       const uint64_t here = handle.positions.After(position, after, entry.name);
       if (!listing.Add(entry, here)) return {};
-      position = here;
       after = entry.name;
+      if (changes) {
+        handle.listed.Add(here, {.name = std::move(entry.name),
+                                 .inode = entry.inode,
+                                 .kind = entry.kind,
+                                 .previous = position,
+                                 .listed_at = asked_at,
+                                 .changes = *changes});
+      }
+      position = here;
       handle.pace.End(position);
     }
     wanted -= std::min(wanted, entries.size());
@@ -201,7 +238,7 @@ void ReplyListing(fuse_req_t request, InodeId directory, size_t size, off_t offs
     ReplyStatus(request, listed, "readdir", Subject(directory));
     return;
   }
-  if (with_attributes) MountOf(request).AttributesWereListed();
+  if (listing.has_attributes()) MountOf(request).AttributesWereListed();
   listing.Reply();
 }
 

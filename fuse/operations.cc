@@ -131,8 +131,11 @@ InodeId InodeOf(fuse_req_t request, fuse_ino_t node) {
 class Counted {
  public:
   Counted(fuse_req_t request, InodeId inode, RequestCounters::Kind kind)
-      : mount_(MountOf(request)), inode_(inode), kind_(kind), start_(mount_.runtime().Now()) {}
+      : mount_(MountOf(request)), inode_(inode), kind_(kind), start_(mount_.runtime().Now()) {
+    if (ChangesNames()) mount_.BeginNameChange();
+  }
   ~Counted() {
+    if (ChangesNames()) mount_.EndNameChange();
     const Duration took = mount_.runtime().Now() - start_;
     mount_.counters().Count(kind_, took);
     SlowOperations* const slow = mount_.slow();
@@ -143,6 +146,11 @@ class Counted {
   Counted& operator=(const Counted&) = delete;
 
  private:
+  bool ChangesNames() const {
+    using enum RequestCounters::Kind;
+    return kind_ == kMake || kind_ == kRemove || kind_ == kRename || kind_ == kCreate;
+  }
+
   Mount& mount_;  // taken at the beginning, because the request is gone after the reply
   const InodeId inode_;
   const RequestCounters::Kind kind_;

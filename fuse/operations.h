@@ -19,6 +19,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_set>
 
@@ -88,6 +89,15 @@ class Mount {
   // names lately.
   bool LooksNamesUp() const;
 
+  // A request that may change a name: before it does, and when it was answered.
+  void BeginNameChange() { ++name_changes_begun_; }
+  void EndNameChange() { ++name_changes_ended_; }
+  // How many there were, all of which have ended; null: there are some under way.
+  std::optional<uint64_t> NameChanges() const {
+    const uint64_t ended = name_changes_ended_;
+    return name_changes_begun_ == ended ? std::optional(ended) : std::nullopt;
+  }
+
   // A handle belongs to the kernel until the kernel releases it.
   FileHandle* Add(std::unique_ptr<OpenFile> file, bool writes, KeptPages::Opened opened = {});
   Status Release(FileHandle* handle);  // closes and forgets
@@ -108,6 +118,8 @@ class Mount {
   std::atomic<bool> has_acls_ = false;
   std::atomic<fuse_session*> session_ = nullptr;
   std::atomic<Time> listed_at_ = Time::min();
+  std::atomic<uint64_t> name_changes_begun_ = 0;
+  std::atomic<uint64_t> name_changes_ended_ = 0;
   Mutex mutex_;
   std::unordered_set<FileHandle*> handles_ GUARDED_BY(mutex_);
 };

@@ -775,6 +775,7 @@ TEST_F(OperationsTest, AfterASeekAnAnswerIsSmallAndThoseThatFollowGrow) {
   ASSERT_EQ(all.size(), kFiles + 2) << "who begins gets all";
   for (const size_t place : {200u, 50u, 51u, 250u}) {
     std::vector<std::pair<std::string, uint64_t>> page;
+    sim_.Sleep(seconds(2));  // what was listed before is too old
     EXPECT_LT(CountRequests([&] { page = list(all[place].second); }), 30 * kReplicas);
     size_t expected = 16;
     for (size_t next = place + 1; next < all.size(); expected *= 2) {
@@ -788,6 +789,53 @@ TEST_F(OperationsTest, AfterASeekAnAnswerIsSmallAndThoseThatFollowGrow) {
     EXPECT_TRUE(page.empty());
   }
   EXPECT_EQ(list(0), all) << "rewound";
+  EXPECT_EQ(Ask(FUSE_RELEASEDIR, kRoot, Raw(fuse_release_in{.fh = handle})).error, 0);
+}
+
+TEST_F(OperationsTest, WhoGoesToAndFroInAListingAsksTheDrivesOnce) {
+  for (int i = 0; i < 100; ++i) Make(fmt::format("file{:03}", i), "x");
+  Host other = NewHost();
+  const auto handle = Ask(FUSE_OPENDIR, kRoot, Raw(fuse_open_in{})).As<fuse_open_out>().fh;
+  std::map<uint64_t, std::string> names;  // with the positions before them
+  const auto list = [&](uint64_t position) {
+    const fuse_read_in in{.fh = handle, .offset = position, .size = 128 << 10};
+    const Reply reply = Ask(FUSE_READDIRPLUS, kRoot, Raw(in));
+    EXPECT_EQ(reply.error, 0);
+    std::string first;
+    uint64_t before = position;
+    for (size_t at = 0; at < reply.body.size();) {
+      const auto plus = reply.As<fuse_direntplus>(at);
+      const auto name = reply.body.substr(at + FUSE_NAME_OFFSET_DIRENTPLUS, plus.dirent.namelen);
+      if (first.empty()) first = name;
+      if (position == 0) names[before] = name;
+      before = plus.dirent.off;
+      EXPECT_NE(plus.dirent.type, 0u);
+      at += FUSE_DIRENT_ALIGN(FUSE_NAME_OFFSET_DIRENTPLUS + plus.dirent.namelen);
+    }
+    return first;
+  };
+  list(0);
+  ASSERT_EQ(names.size(), 102u);
+  const auto go_everywhere = [&] {
+    for (const auto& [position, name] : names) {
+      if (position <= 2) continue;
+      EXPECT_EQ(list(position), name);
+    }
+  };
+  EXPECT_EQ(CountRequests(go_everywhere), 0u);
+  // What this mount changes is seen at once.
+  const uint64_t place = std::next(names.begin(), 50)->first;
+  const std::string gone = names[place];
+  EXPECT_EQ(Ask(FUSE_UNLINK, kRoot, gone + '\0').error, 0);
+  EXPECT_NE(list(place), gone);
+  list(0);
+  // And what others change when the kernel would look a name up, too.
+  names.clear();
+  list(0);
+  const std::string next = names[place];
+  ASSERT_OK(other->Unlink(kRootInode, next));
+  sim_.Sleep(seconds(2));
+  EXPECT_NE(list(place), next);
   EXPECT_EQ(Ask(FUSE_RELEASEDIR, kRoot, Raw(fuse_release_in{.fh = handle})).error, 0);
 }
 
