@@ -93,6 +93,23 @@ Inode StripedFile() {
   return inode;
 }
 
+Inode FileWithGaps() {
+  const auto block = static_cast<uint32_t>(kCoded.block_bytes());
+  Inode inode = StripedFile();
+  BlockPlace place = Place(7, block - 3 * 4096);
+  place.write = WithGaps(place.write);
+  place.gaps = {{0, 4096}, {16384, 8192}};
+  place.valid = block;
+  inode.map->Set(1, place);
+  BlockPatch patch{.object = kId, .layout = kCopied, .place = {.epoch = 1}, .stored = 30};
+  patch.write.fill(5);
+  patch.extents = {{4090, 10}, {20'000, 20}};
+  place.Lay(patch);
+  place.CutTo(21'000);
+  inode.map->Set(2, place);
+  return inode;
+}
+
 Inode FileInPages() {
   Inode inode = StripedFile();
   const auto firsts = inode.map->Settle({.inline_bytes = 80, .page_bytes = 80});
@@ -194,14 +211,21 @@ std::string TryInode(Bytes bytes, InodeCount* count) {
     auto place = map.Find(block);
     if (!place) continue;
     if (place->shared) place->stored += place->skip;  // as its keeper has it
-    uint64_t read = 0;
+    IntervalSet read;
+    uint64_t bytes_read = 0;
     for (const BlockPart& part : PartsOf(*place, 0, place->valid)) {
-      read += part.size;
+      read.Add(part.first, part.first + part.size);
+      bytes_read += part.size;
       if (part.offset + part.size > part.stripe.stored) {
         return fmt::format("inode: {}: more is read than there is", Hex(bytes));
       }
     }
-    if (read != place->valid) return fmt::format("inode: {}: not all is read", Hex(bytes));
+    if (read.Count() != bytes_read) return fmt::format("inode: {}: some is read twice", Hex(bytes));
+    for (const auto& zeros : ZerosOf(*place, 0, place->valid)) read.Add(zeros.first, zeros.end);
+    const bool is_all = place->valid == 0 ? read.empty() : read.Covers(0, place->valid);
+    if (!is_all || read.end() > place->valid || DataOf(*place).end() > place->valid) {
+      return fmt::format("inode: {}: not all is read", Hex(bytes));
+    }
   }
   map.Resize(inode->size / 2);
   map.Resize(inode->size);
@@ -219,8 +243,9 @@ std::string TryInode(Bytes bytes, InodeCount* count) {
 
 Examples ExampleInodes() {
   Examples examples;
-  for (const Inode& inode : {PlainFile(), InlineFile(), StripedFile(), FileInPages(), SharingFile(),
-                             Keeper(), PackedFile(), BusyDirectory(), Symlink(), Device()}) {
+  for (const Inode& inode :
+       {PlainFile(), InlineFile(), StripedFile(), FileWithGaps(), FileInPages(), SharingFile(),
+        Keeper(), PackedFile(), BusyDirectory(), Symlink(), Device()}) {
     examples.push_back(inode.Encode(kId));
   }
   return examples;
