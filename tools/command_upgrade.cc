@@ -42,7 +42,9 @@ Result<int> RunUpgradeCommand(Runtime& runtime, const UpgradeRequest& options) {
   Cluster& cluster = connected->cluster();
   const std::vector<Feature> features =
       FeaturesToUse(cluster.map().features, AreNamesOnEngine(cluster));
-  if (features.empty() || options.dry_run) {
+  // One that was interrupted has made its epoch, perhaps, and not told everybody.
+  const bool is_done = features.empty() && cluster.IsSettled();
+  if (is_done || options.dry_run) {
     Print(options, features);
     return 0;
   }

@@ -35,7 +35,8 @@ inline constexpr std::string_view kMoveGoesOn =
 inline constexpr std::string_view kRepairGoesOn =
     "What was written stays, and nothing is half done; run it again to go on.";
 
-inline constexpr std::string_view kUpgradeGoesOn = "The cluster is as it was; run it again.";
+inline constexpr std::string_view kUpgradeGoesOn =
+    "Files can be used as before; run it again until it has ended.";
 
 // By its path from the root on, for what works on one. ENOENT, ENOTDIR.
 Result<InodeId> FindDirectory(Cluster& cluster, const std::string& path);

@@ -278,8 +278,9 @@ class Recovery {
       }
       const auto bytes = ReadNewest(block, writes);
       const uint64_t first = block * block_bytes;
+      const bool is_longer = !bytes && HasGaps(writes.front().id.write);
       const uint64_t length = bytes ? bytes->size() : writes.front().form.length;
-      end = std::max(end, first + std::min(length, block_bytes));
+      end = std::max(end, first + (is_longer ? block_bytes : std::min(length, block_bytes)));
       if (!bytes) continue;
       TRY(file_->Write(first, AsBytes(*bytes).first(std::min(length, block_bytes))));
       ++report_.blocks;
@@ -300,7 +301,7 @@ class Recovery {
   // Newest first; small overwrites are put aside.
   void SortOut(std::vector<FoundWrite>& writes) {
     std::ranges::stable_sort(writes, std::greater(), [](const FoundWrite& write) {
-      return std::pair(TimeOf(write.id.write), write.id.write);
+      return std::pair(TimeOf(write.id.write), WithoutGaps(write.id.write));
     });
     // They are copies, each of a sixteenth of the block at most.
     const auto largest = std::ranges::max_element(
@@ -310,7 +311,7 @@ class Recovery {
       return write.form.layout.data_shards > 1 && !IsBeside(write.id.block);
     });
     const auto is_patch = [&, longest = largest->form.length](const FoundWrite& write) {
-      if (write.form.layout.data_shards > 1) return false;
+      if (write.form.layout.data_shards > 1 || HasGaps(write.id.write)) return false;
       return is_coded || write.form.length * kPartOfPatch <= longest;
     };
     const auto patches = std::stable_partition(writes.begin(), writes.end(),

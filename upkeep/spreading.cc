@@ -12,10 +12,8 @@ namespace pinstripe {
 Result<SpreadReport> SpreadDirectory(Cluster& cluster, InodeId directory,
                                      const SpreadOptions& options) {
   SpreadReport report;
-  if (!UsesFeature(cluster.map().features, kGrownDirectoriesFeature)) {
-    TRY(UseFeature(cluster, kGrownDirectoriesFeature));
-    report.uses_feature = true;
-  }
+  report.uses_feature = !UsesFeature(cluster.map().features, kGrownDirectoriesFeature);
+  TRY(UseFeature(cluster, kGrownDirectoriesFeature));
   Records records(cluster);
   Names names(records, [](InodeId, const Inode&, uint64_t) {});
   Spreader::Options spreading;

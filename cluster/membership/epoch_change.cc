@@ -776,7 +776,8 @@ Status UseFeatures(Cluster& cluster, std::span<const Feature> features,
   const auto is_used = [&](const Feature& feature) {
     return UsesFeature(cluster.map().features, feature.name);
   };
-  if (std::ranges::all_of(features, is_used)) return {};
+  // One that was interrupted is ended.
+  if (std::ranges::all_of(features, is_used) && cluster.IsSettled()) return {};
   TRY(EpochChange(cluster, options).Renew(features));
   return {};
 }

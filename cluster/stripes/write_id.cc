@@ -25,6 +25,11 @@ WriteId WithGaps(WriteId write) {
   return write;
 }
 
+WriteId WithoutGaps(WriteId write) {
+  write[kFlagsByte] &= static_cast<uint8_t>(~kGapsFlag);
+  return write;
+}
+
 bool HasGaps(const WriteId& write) { return (write[kFlagsByte] & kGapsFlag) != 0; }
 
 uint32_t TimeOf(const WriteId& write) {

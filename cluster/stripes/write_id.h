@@ -17,6 +17,7 @@ WriteId MakeWriteId(uint32_t begun, uint64_t writer, uint32_t count);
 // The stripe leaves parts of its block out (docs/format.md, "Gaps of a block"): only the block map
 // says which. Everything else about the id stays.
 WriteId WithGaps(WriteId write);
+WriteId WithoutGaps(WriteId write);
 bool HasGaps(const WriteId& write);
 
 // When the writer began, in seconds since 1970.

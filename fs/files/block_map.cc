@@ -209,7 +209,8 @@ uint64_t StoredIn(const Runs& runs, uint64_t block_bytes) {
   uint64_t bytes = 0;
   for (const BlockRun& run : runs) {
     if (run.hole) continue;
-    bytes += (run.count - 1) * block_bytes + run.last_valid - GapBytes(run.gaps, run.last_valid);
+    bytes += run.gaps.empty() ? (run.count - 1) * block_bytes + run.last_valid
+                              : DataOf(PlaceInRun(run, 0, block_bytes)).Count();
   }
   return bytes;
 }
@@ -342,8 +343,10 @@ std::optional<BlockPlace> BlockMap::Find(uint64_t block) const {
 
 BlockMap::Span BlockMap::SpanAt(uint64_t block) const {
   const Part& part = *PartOf(block);
-  if (part.stretch->stored_bytes == 0) return {true, part.end()};
-  assert(part.stretch->loaded());
+  if (!part.stretch->loaded()) {
+    assert(part.stretch->stored_bytes == 0);
+    return {true, part.end()};
+  }
   uint64_t end = part.first;
   for (const BlockRun& run : part.stretch->runs) {
     end += run.count;
@@ -469,7 +472,8 @@ void BlockMap::Resize(uint64_t size) {
   if (!last || last->valid <= in_last) return;
   BlockPlace cut = *last;
   cut.CutTo(in_last);
-  Set(wanted - 1, cut);
+  if (!DataOf(cut).empty()) return Set(wanted - 1, cut);
+  SetHoles(wanted - 1, wanted);  // what was before the cut was a gap
 }
 
 void BlockMap::Grow(uint64_t blocks) {

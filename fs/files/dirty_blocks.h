@@ -42,9 +42,11 @@ class DirtyBlocks {
     WriteId write{};
     std::shared_ptr<StripeBuffer> buffer;
     uint32_t stored = 0;
-    uint32_t valid = 0;                                  // of a block
-    uint64_t shift = 0;                                  // as in BlockPlace
-    std::vector<BlockExtent> gaps;                       // the same; the buffer is without them
+    uint32_t valid = 0;  // of a block
+    uint64_t shift = 0;  // as in BlockPlace
+    // The zeros that the buffer is without, of a block. As in BlockPlace, and the last may be its
+    // end.
+    std::vector<BlockExtent> gaps;
     std::vector<BlockPatch::Extent> extents;             // of a patch; none: it is the whole block
     std::unique_ptr<StripeStore::PendingWrite> pending;  // touched under the turn alone
     bool is_durable = false;                             // it is written through

@@ -47,6 +47,8 @@ Status FileWriting::Fill(uint64_t block, Form form) {
     if (status.ok()) {
       const MutexLock lock(mutex_);
       const IntervalSet data = LowerData(block);
+      const auto place = now_.map ? now_.map->Find(block) : std::nullopt;
+      open.may_have_gaps |= place && place->shared;  // nothing is known of its gaps here
       for (const auto& gap : gaps) {
         open.may_have_gaps |= !data.Covers(gap.first, gap.end);
         open.present.Add(gap.first, gap.end);
@@ -113,8 +115,12 @@ StripeLayout FileWriting::LayoutToSend(uint64_t block) const {
 std::optional<ZerosOfBlock> FileWriting::ZerosToLeaveOut(uint64_t block,
                                                          const DirtyBlocks::Block& open,
                                                          Form form) const {
-  if (!open.may_have_gaps || LayoutToSend(block) != now_.map->layout()) return std::nullopt;
+  const StripeLayout layout = LayoutToSend(block);
+  if (!open.may_have_gaps || layout != now_.map->layout()) return std::nullopt;
+  if (block == 0 && BesideLayout() == layout) return std::nullopt;
   if (form == Form::kPatchIfSmall && PatchFor(block, open)) return std::nullopt;
+  // What is left out nobody compares any more.
+  if (!open.dirty->sums().Check(open.dirty->data()).ok()) return std::nullopt;
   return FindZeros(open.dirty->data().first(open.present.end()));
 }
 
@@ -163,10 +169,12 @@ void FileWriting::LeaveOut(ZerosOfBlock zeros, const DirtyBlocks::Block& open,
     const MutexLock lock(mutex_);
     open.dirty->sums().Cut(zeros.end, UINT64_MAX, dirty);
   }
-  sent.stored = sent.valid = zeros.end;
-  if (zeros.gaps.empty() || !MayHaveGaps(context_.cluster)) return;
+  sent.stored = zeros.end;
+  if (MayHaveGaps(context_.cluster)) sent.gaps = std::move(zeros.gaps);
+  const bool has_inner = !sent.gaps.empty();
+  if (zeros.end < sent.valid) sent.gaps.push_back({zeros.end, sent.valid - zeros.end});
+  if (!has_inner) return;
   sent.buffer = context_.memory.Allocate(now_.map->layout());
-  sent.gaps = std::move(zeros.gaps);
   sent.write = WithGaps(sent.write);
   uint32_t begin = 0;
   sent.stored = 0;
@@ -180,7 +188,7 @@ void FileWriting::LeaveOut(ZerosOfBlock zeros, const DirtyBlocks::Block& open,
     add(gap.first);
     begin = gap.end();
   }
-  add(sent.valid);
+  if (begin < sent.valid) add(sent.valid);
 }
 
 Status FileWriting::SendBlock(uint64_t block, Form form, Durability durability) {
@@ -265,6 +273,11 @@ void FileWriting::FinishBlock(uint64_t block) {
            .stored = sent.stored,
            .valid = sent.valid,
            .gaps = std::move(sent.gaps)};
+    if (!now.gaps.empty() && now.gaps.back().end() >= now.stored + GapBytes(now.gaps)) {
+      now.valid = std::min(now.valid, now.gaps.back().first);  // zeros at its end
+      now.gaps.pop_back();
+    }
+    assert(now.shift == 0 || now.gaps.empty());
   }
   if (before) {
     std::vector<BlockMap::Piece> gone = BlockMap::PiecesOf(block, *before);
@@ -274,6 +287,8 @@ void FileWriting::FinishBlock(uint64_t block) {
     Supersede(gone);
   }
   now_.map->Set(block, now);
+  if (!now.gaps.empty() && DataOf(now).empty())
+    MakeHoles(block, block + 1);  // all else was cut off meanwhile
   if (sent.is_durable) {
     unsafe_.NoteDurable(block, sent.write);
   } else {

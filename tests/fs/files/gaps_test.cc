@@ -9,6 +9,7 @@
 
 #include "base/checksum.h"
 #include "cluster/map/features.h"
+#include "cluster/membership/epoch_change.h"
 #include "fs/files/block_gaps.h"
 #include "fs/files/copy_range.h"
 #include "fs/files/map_pages.h"
@@ -379,6 +380,101 @@ TEST_F(GapsTest, AWriteThatTheDrivesRefusedIsDoneAgainWithItsHoles) {
   ASSERT_OK(file->Close());
   ExpectContents("/file");
   EXPECT_EQ(StoredBytes("/file"), 4 * kTestBlock - 16 * kUnit - 19 * kUnit);
+}
+
+// What was punched at the end of a block is not in its stripe, and must not come back from below.
+TEST_F(GapsTest, AWriteThatTheDrivesRefusedIsDoneAgainWithTheZerosAtTheEnd) {
+  {
+    Make("file", Pattern(1, 4 * kTestBlock));
+    contents_ = Pattern(1, 4 * kTestBlock);
+    auto file = Open("/file");
+    for (const uint64_t first : {kTestBlock + 20 * kUnit, 3 * kTestBlock + 20 * kUnit + 7}) {
+      const uint64_t length = 12 * kUnit - first % kUnit;
+      ASSERT_OK(file->Zero(first, length, Size::kStays));
+      contents_.replace(first, length, length, '\0');
+    }
+    for (DriveId drive = 1; drive <= 5; ++drive) machines_.SetDown(drive, true);
+    EXPECT_FALSE(file->Commit().ok());
+    for (DriveId drive = 1; drive <= 5; ++drive) machines_.SetDown(drive, false);
+    EXPECT_TRUE(ReadAll(*file) == contents_);
+    ASSERT_OK(file->Commit());
+    EXPECT_TRUE(ReadAll(*file) == contents_);
+    ASSERT_OK(file->Close());
+    ExpectContents("/file");
+    EXPECT_EQ(StoredBytes("/file"), 4 * kTestBlock - 12 * kUnit - 11 * kUnit);
+    ASSERT_OK(fs_->Unlink(kRootInode, "file"));
+  }
+  ExpectNothingLeftOver();
+}
+
+// The layout of contents beside the inode, that of copies, and of blocks may be the same.
+TEST_F(GapsTest, AFileOfAFewKilobytesHasWhatWasWrittenIntoIt) {
+  ASSERT_OK(UseFeature(*host_.cluster, kContentsBesideFeature));
+  fs_ = (host_ = NewHost()).fs.get();
+  for (const char* layout : {"2+1", "2+1 shard=64KiB", "1+1", "3+1"}) {
+    const InodeId directory = MakeDirectory(layout);
+    (void)fs_->SetExtended(directory, std::string(kLayoutAttribute), layout);
+    for (const uint64_t apart : {2 * kUnit, 6 * kUnit, 14 * kUnit, 20 * kUnit}) {
+      SCOPED_TRACE(fmt::format("{} {}", layout, apart));
+      auto file = fs_->Create(directory, "file", {.truncate = true});
+      ASSERT_OK(file);
+      contents_ = Pattern(1, kUnit) + std::string(apart - kUnit, '\0') + Pattern(2, kUnit);
+      ASSERT_OK((*file)->Write(0, AsBytes(Pattern(1, kUnit))));
+      ASSERT_OK((*file)->Write(apart, AsBytes(Pattern(2, kUnit))));
+      ASSERT_OK((*file)->Close());
+      ExpectContents(fmt::format("/{}/file", layout));
+    }
+  }
+  ExpectNothingLeftOver();
+}
+
+// Nothing is left of the stripe itself, but of what was laid over its gap.
+TEST_F(GapsTest, WhatWasWrittenIntoAGapStaysWhenTheRestIsCutOff) {
+  const uint64_t end = kTestBlock;
+  for (const bool writes : {true, false}) {
+    SCOPED_TRACE(writes);
+    auto file = fs_->Create(kRootInode, "file", {.truncate = true});
+    ASSERT_OK(file);
+    contents_ = std::string(end + 4 * kUnit, '\0') + Pattern(1, kTestBlock - 4 * kUnit);
+    ASSERT_OK((*file)->Write(end + 4 * kUnit, AsBytes(Pattern(1, kTestBlock - 4 * kUnit))));
+    ASSERT_OK((*file)->Commit());
+    if (writes) {
+      ASSERT_OK((*file)->Write(end + 100, AsBytes("something")));
+      contents_.replace(end + 100, 9, "something");
+    }
+    ASSERT_OK((*file)->Commit());
+    EXPECT_EQ(PlaceOf((*file)->inode(), 1).patches.size(), writes ? 1u : 0u);
+    ASSERT_OK((*file)->Truncate(end + 3 * kUnit));
+    contents_.resize(end + 3 * kUnit);
+    ASSERT_OK((*file)->Close());
+    ExpectContents("/file");
+    EXPECT_EQ(StoredBytes("/file"), writes ? 9u : 0u);
+    EXPECT_EQ(DataOf("/file"), writes ? fmt::format("{}-{}", end + 100, end + 109) : "");
+    ExpectNothingLeftOver();
+  }
+}
+
+TEST_F(GapsTest, AFileIsCutInAGapOfABlockThatIsOnItsWay) {
+  auto file = fs_->Create(kRootInode, "file", {});
+  ASSERT_OK(file);
+  for (uint64_t block = 0; block < 4; ++block) {
+    ASSERT_OK((*file)->Write(block * kTestBlock + 8 * kUnit,
+                             AsBytes(Pattern(1, kTestBlock - 8 * kUnit))));
+  }
+  for (DriveId drive = 1; drive <= 5; ++drive) machines_.SetDown(drive, true);
+  EXPECT_FALSE((*file)->Commit().ok());
+  ASSERT_OK((*file)->Truncate(3 * kTestBlock + 5 * kUnit));
+  for (DriveId drive = 1; drive <= 5; ++drive) machines_.SetDown(drive, false);
+  contents_.clear();
+  for (uint64_t block = 0; block < 3; ++block) {
+    contents_ += std::string(8 * kUnit, '\0') + Pattern(1, kTestBlock - 8 * kUnit);
+  }
+  contents_ += std::string(5 * kUnit, '\0');
+  EXPECT_TRUE(ReadAll(**file) == contents_);
+  ASSERT_OK((*file)->Close());
+  ExpectContents("/file");
+  EXPECT_EQ(StoredBytes("/file"), 3 * (kTestBlock - 8 * kUnit));
+  ExpectNothingLeftOver();
 }
 
 TEST_F(GapsTest, AnotherHostWritesAtTheSameTime) {
