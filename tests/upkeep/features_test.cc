@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/beside.h"
 #include "cluster/gather.h"
 #include "cluster/kept_layout.h"
 #include "cluster/map/history.h"
@@ -124,6 +125,33 @@ class FeaturesTest : public FsTest {
   std::string contents_;
   std::unique_ptr<Cluster> admin_;
 };
+
+// ---- That this version knows
+
+// Who is interrupted between making the epoch and telling everybody has made it all the same.
+// Nobody uses the feature, until somebody ends what was begun.
+TEST_F(FeaturesTest, OneThatWasHalfTakenIntoUseIsUsedWhenTheNextOneHasEndedThat) {
+  OpenAdmin();
+  EpochChangeOptions options;
+  options.is_cancelled = [&] { return admin_->map().epoch == 2; };
+  const std::vector<Feature> features{NewFeature(kGapsFeature)};
+  EXPECT_FALSE(UseFeatures(*admin_, features, options).ok());
+  ASSERT_EQ(admin_->map().features, features);
+  EXPECT_FALSE(admin_->IsSettled());
+  EXPECT_FALSE(MayHaveGaps(*admin_));
+  ASSERT_OK(UseFeatures(*admin_, features));
+  EXPECT_TRUE(admin_->IsSettled());
+  EXPECT_TRUE(MayHaveGaps(*admin_));
+  EXPECT_EQ(admin_->map().epoch, 2u);
+  // A change of drives that lasts is no reason to do without.
+  EpochChangeOptions stopped;
+  stopped.is_cancelled = [&] { return admin_->map().epoch == 3; };
+  EXPECT_FALSE(
+      ChangeDrives(*admin_, machines_.Factory(), {{.id = 3, .weight = 300}}, stopped).has_value());
+  EXPECT_EQ(admin_->map().epoch, 3u);
+  EXPECT_TRUE(MayHaveGaps(*admin_));
+  ASSERT_OK(SettleEpoch(*admin_));
+}
 
 // ---- That may be ignored
 
