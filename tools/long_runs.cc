@@ -69,10 +69,11 @@ Status RunUpgrade(LongWork& work, Cluster& cluster, std::span<const Feature> fea
   EpochChangeOptions options;
   options.progress = [&](std::string_view phase, double done) { work.Show(phase, done); };
   options.is_cancelled = [&] { return work.work().IsStopped() || is_lost(); };
-  Status status = UseFeatures(cluster, features, options);
-  if (status.ok() && features.empty()) {
-    const auto settled = SettleEpoch(cluster, options);
-    if (!settled.has_value()) status = settled.error();
+  Status status;
+  if (!features.empty()) {
+    status = UseFeatures(cluster, features, options);
+  } else if (const auto settled = SettleEpoch(cluster, options); !settled.has_value()) {
+    status = settled.error();
   }
   work.Clear();
   TRY(status);

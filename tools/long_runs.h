@@ -60,7 +60,8 @@ PackOutcome RunPack(LongWork& work, Cluster& cluster, Packer::Options options, I
 // Not `ended`: somebody has stopped it.
 Result<SpreadReport> RunSpread(LongWork& work, Cluster& cluster, InodeId directory);
 
-// In an epoch of the drive map. Ends with EINTR when somebody has stopped it, or `is_lost` says so.
+// In an epoch of the drive map. Without features it ends what was interrupted before. Ends with
+// EINTR when somebody has stopped it, or `is_lost` says so.
 Status RunUpgrade(LongWork& work, Cluster& cluster, std::span<const Feature> features,
                   const std::function<bool()>& is_lost);
 

@@ -13,7 +13,7 @@
 #include "fs/files/block_gaps.h"
 #include "fs/files/copy_range.h"
 #include "fs/files/map_pages.h"
-#include "tests/fs/fs_test_base.h"
+#include "tests/fs/files/holes_test_base.h"
 #include "upkeep/repairer.h"
 
 namespace pinstripe {
@@ -168,7 +168,7 @@ TEST(GapsOfPlaceTest, WhatIsReadIsWhatABlockWithoutGapsWouldHave) {
 
 // ---- Files
 
-class GapsTest : public FsTest {
+class GapsTest : public HolesTest {
  protected:
   void SetUp() override {
     format_.features = {NewFeature(kGapsFeature)};
@@ -176,34 +176,10 @@ class GapsTest : public FsTest {
     FsTest::SetUp();
   }
 
-  std::unique_ptr<OpenFile> Open(std::string_view path, FileSystem* fs = nullptr) {
-    if (!fs) fs = fs_;
-    auto file = fs->Open(fs->Resolve(path)->inode, Access::kWrite);
-    EXPECT_OK(file);
-    return *std::move(file);
-  }
-  uint64_t StoredBytes(std::string_view path) { return fs_->Resolve(path)->stored_bytes; }
   BlockPlace PlaceOf(InodeId id, uint64_t block) {
     Inode inode = InodeOf(id);
     EXPECT_OK(LoadPages(host_.cluster->stripes(), id, inode, block, block + 1));
     return inode.map->Find(block).value_or(BlockPlace());
-  }
-
-  static std::string DataOf(OpenFile& file) {
-    std::string text;
-    for (uint64_t at = 0;;) {
-      const auto data = file.Seek(at, Contents::kData);
-      if (!data.has_value()) return text;
-      const auto hole = file.Seek(*data, Contents::kHole);
-      EXPECT_OK(hole);
-      text += fmt::format("{}{}-{}", text.empty() ? "" : " ", *data, *hole);
-      at = *hole;
-    }
-  }
-  std::string DataOf(std::string_view path) {
-    auto file = fs_->Open(fs_->Resolve(path)->inode, Access::kRead);
-    EXPECT_OK(file);
-    return DataOf(**file);
   }
 
   // Punched into a file of four blocks: `first` to `end`.
@@ -235,12 +211,6 @@ class GapsTest : public FsTest {
     ASSERT_OK(sums);
     EXPECT_EQ(sums->crc32c, Crc32c(AsBytes(contents_)));
   }
-  void ExpectNothingLeftOver() {
-    sim_.Sleep(std::chrono::minutes(2));
-    Checker checker(*host_.cluster, {});
-    ExpectClean(checker.Run());
-  }
-
   std::string contents_;
 };
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "fs/files/copy_range.h"
-#include "tests/fs/fs_test_base.h"
+#include "tests/fs/files/holes_test_base.h"
 
 namespace pinstripe {
 namespace {
@@ -11,37 +11,6 @@ namespace {
 using Access = FileSystem::Access;
 using Contents = OpenFile::Contents;
 using Size = OpenFile::Size;
-
-class HolesTest : public FsTest {
- protected:
-  std::unique_ptr<OpenFile> Open(std::string_view path, FileSystem* fs = nullptr) {
-    if (!fs) fs = fs_;
-    auto file = fs->Open(fs->Resolve(path)->inode, Access::kWrite);
-    EXPECT_OK(file);
-    return *std::move(file);
-  }
-
-  uint64_t StoredBytes(std::string_view path) { return fs_->Resolve(path)->stored_bytes; }
-
-  // What of a file is data, as "first-end ...".
-  static std::string DataOf(OpenFile& file) {
-    std::string text;
-    for (uint64_t at = 0;;) {
-      const auto data = file.Seek(at, Contents::kData);
-      if (!data.has_value()) return text;
-      const auto hole = file.Seek(*data, Contents::kHole);
-      EXPECT_OK(hole);
-      text += fmt::format("{}{}-{}", text.empty() ? "" : " ", *data, *hole);
-      at = *hole;
-    }
-  }
-
-  void ExpectNothingLeftOver() {
-    sim_.Sleep(std::chrono::minutes(2));
-    Checker checker(*host_.cluster, {});
-    ExpectClean(checker.Run());
-  }
-};
 
 class HolesInPagesTest : public HolesTest {
  protected:
